@@ -1,0 +1,38 @@
+# Everything works from a fresh clone with Python 3.11 or newer and the package index.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check bench clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup: .venv/ready ## Make the virtual environment (the other targets do it when needed)
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "fedpick needs Python 3.11 or newer; set PYTHON=python3.x")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: setup ## Compare the strategies on the paper's quadratic problem
+	$(BIN)/python examples/quadratic.py
+
+test: setup ## Run the tests and show the branch coverage
+	$(BIN)/pytest -m 'not slow' --cov --cov-report=term
+
+test-all: setup ## Run the tests, the heavy ones too
+	$(BIN)/pytest --cov --cov-report=term
+
+check: setup ## Format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup ## Measure a round of selection against NumPy, up to a million clients
+	$(BIN)/python benchmarks/selection.py
+
+clean: ## Remove the virtual environment and every cache
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,56 @@
+"""fedpick: which clients train in federated learning."""
+
+from fedpick.checks import LawBrokenError, check_selector
+from fedpick.ledger import Ledger
+from fedpick.protocol import Clients, Report, RoundKeys, Selection, Selector, client_key, round_keys, seat_key
+from fedpick.pytree import pytree, static
+from fedpick.selectors import (
+    AFL,
+    STRATEGIES,
+    ClippedLoss,
+    Full,
+    LocalLoss,
+    Metric,
+    PowerOfChoice,
+    QFairLoss,
+    Rand,
+    Schedule,
+    Shrinking,
+    Uniform,
+    from_dict,
+    strategy,
+    to_dict,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AFL",
+    "STRATEGIES",
+    "Clients",
+    "ClippedLoss",
+    "Full",
+    "LawBrokenError",
+    "Ledger",
+    "LocalLoss",
+    "Metric",
+    "PowerOfChoice",
+    "QFairLoss",
+    "Rand",
+    "Report",
+    "RoundKeys",
+    "Schedule",
+    "Selection",
+    "Selector",
+    "Shrinking",
+    "Uniform",
+    "check_selector",
+    "client_key",
+    "from_dict",
+    "pytree",
+    "round_keys",
+    "seat_key",
+    "static",
+    "strategy",
+    "to_dict",
+]

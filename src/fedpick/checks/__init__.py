@@ -1,0 +1,65 @@
+"""The laws that every strategy keeps, as a check that anyone can run on a strategy of their own."""
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from fedpick.checks.claims import CLAIMS, candidates_by_share, highest_loss_first
+from fedpick.checks.laws import LAWS, law1, law2, law3, law4, law5, law6, law7, law8
+from fedpick.checks.trial import LawBrokenError, Trial
+
+
+def check_selector(
+    selector: Any, num_clients: int | None = None, *, static: tuple[str, ...] = (), seed: int = 0
+) -> list[str]:
+    """Hold a strategy to every law of the protocol and to what it declares of itself; return the list of them.
+
+    ``num_clients`` is K for the trials; by default a little more than m and d ask for. ``static`` names numeric fields
+    besides m that rightly force a new compilation. Raises ``LawBrokenError``. A check by trial can miss a rare fault.
+
+    >>> from fedpick import PowerOfChoice
+    >>> check_selector(PowerOfChoice(m=2, d=4))[-1]
+    'highest_loss_first: the seats go to the candidates of highest loss, ties broken at random'
+    """
+    _form(selector)
+    trial = Trial(selector, num_clients or _enough(selector), seed)
+    # Laws 3 and 5 come before 2 and 4, which trace the strategy and scan it.
+    law1(trial)
+    law3(trial, static)
+    law2(trial)
+    law5(trial)
+    law4(trial)
+    law6(trial)
+    law7(trial)
+    law8(selector)
+    held = [f"law {number}: {law}" for number, law in LAWS.items()]
+    for claim, holds in (("candidates_by_share", candidates_by_share), ("highest_loss_first", highest_loss_first)):
+        if getattr(selector, claim, False):
+            holds(trial)
+            held.append(f"{claim}: {CLAIMS[claim]}")
+    return held
+
+
+def _form(selector: Any) -> None:
+    kind = type(selector).__name__
+    if not getattr(getattr(selector, "__dataclass_params__", None), "frozen", False):
+        raise LawBrokenError(f"{kind} must be a frozen dataclass")
+    if any(leaf is selector for leaf in jax.tree.leaves(selector)):
+        raise LawBrokenError(f"{kind} must be a pytree: decorate it with fedpick.pytree")
+    twin = dataclasses.make_dataclass(kind, [(f.name, f.type, f) for f in dataclasses.fields(selector)], frozen=True)
+    jax.tree_util.register_dataclass(twin)
+    values = {f.name: getattr(selector, f.name) for f in dataclasses.fields(selector)}
+    structures: list[Any] = [jax.tree.structure(selector), jax.tree.structure(twin(**values))]
+    if structures[0] == structures[1]:
+        raise LawBrokenError(f"{kind}: jit may take it for another class of the same fields; use fedpick.pytree")
+    if selector.poll not in ("none", "full", "batch"):
+        raise LawBrokenError(f"{kind}: poll must be one of 'none', 'full', 'batch', got {selector.poll!r}")
+
+
+def _enough(selector: Any) -> int:
+    d = getattr(selector, "d", 0)
+    return max(10, 2 * (selector.m or 1), d + 2 if isinstance(d, int) else 0)
+
+
+__all__ = ["LawBrokenError", "check_selector"]

@@ -1,0 +1,221 @@
+"""The eight laws of the protocol, each held against a trial."""
+
+import copy
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from fedpick.checks.trial import LawBrokenError, Round, Trial, World, need, play, same
+from fedpick.protocol import Clients, Report, round_keys
+
+LAWS = {
+    1: "only observe makes state; propose and select can be called again and say the same",
+    2: "facts are arguments, memory is state: a seat goes to a candidate, and a candidate is available now",
+    3: "static fields set shapes and branches; other numbers may be traced, without a new compilation",
+    4: "all randomness comes from the keys: a plain loop, jit, scan and vmap pick the same clients",
+    5: "dtypes are pinned: x64 changes no pick, and the second call compiles nothing",
+    6: "silence is NaN: who was polled and did not answer has no seat; with nobody left all weights are 0",
+    7: "with fewer clients than seats the rest is empty, and the weights still sum to 1",
+    8: "linear cost: no sort of all clients, nothing larger than a few times K",
+}
+
+
+def law1(trial: Trial) -> None:
+    """Ask twice; compare the answers and what was there before."""
+    selector, state = trial.selector, trial.selector.init(trial.K)
+    for t, world in enumerate(trial.rounds[:3]):
+        before = copy.deepcopy((selector, state))
+        keys = round_keys(trial.seed, t)
+        twice = [selector.propose(keys.propose, state, world.clients) for _ in range(2)]
+        _need(same(*twice), 1, f"propose said {twice[0]}, then {twice[1]}, on {world}")
+        losses = jnp.where(twice[0] & (selector.poll != "none"), world.answers, jnp.nan)
+        picks = [selector.select(keys.select, state, world.clients, twice[0], losses) for _ in range(2)]
+        _need(same(*picks), 1, f"select said {picks[0]}, then {picks[1]}, on {world}")
+        _need(same(before, (selector, state)), 1, f"propose or select changed {before} into {(selector, state)}")
+        report = Report(jnp.where(picks[0].weights > 0, world.training[picks[0].clients], jnp.nan))
+        state = selector.observe(state, picks[0], report)
+
+
+def law2(trial: Trial) -> None:
+    """Look whether seats go to candidates, and candidates are there."""
+    for world, (_, candidates, selection) in zip(trial.rounds, trial.loop(jax.jit(play)), strict=True):
+        away = np.asarray(candidates & ~world.clients.available)
+        _need(not away.any(), 2, f"propose took clients {np.flatnonzero(away)}, who are away, on {world}")
+        seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
+        known = (seated >= 0) & (seated < trial.K)
+        _need(known.all(), 2, f"select took clients {seated[~known]}, who do not exist, on {world}")
+        strangers = seated[~np.asarray(candidates & world.clients.available)[seated]]
+        _need(not len(strangers), 2, f"select took clients {strangers}, who are no candidates, on {world}")
+
+
+def law3(trial: Trial, static: tuple[str, ...]) -> None:
+    """Change each number; count compilations, and compare with a vmap."""
+    selector, world, traces = trial.selector, trial.rounds[1], 0
+
+    def fresh(selector: Any) -> Round:
+        nonlocal traces
+        traces += 1
+        return play(selector, trial.seed, 0, selector.init(trial.K), world)
+
+    jitted = jax.jit(fresh)
+    try:
+        plain = jitted(selector)
+    except jax.errors.JAXTypeError as error:
+        raise LawBrokenError(f"law 3 ({LAWS[3]}): a field cannot be traced: {str(error).splitlines()[0]}") from None
+    for field in dataclasses.fields(selector):
+        if field.name == "m" or field.name in static:
+            continue
+        for other in _others(selector, field.name):
+            traces = 0
+            changed = jitted(other)
+            if jax.tree.map(jnp.shape, changed) != jax.tree.map(jnp.shape, plain):
+                continue
+            what = f"{field.name} = {getattr(other, field.name)!r} after {getattr(selector, field.name)!r}"
+            _need(traces == 0, 3, f"{what} compiled the round again; register it as data, not as static")
+            both = jax.vmap(fresh)(jax.tree.map(lambda *leaves: jnp.stack(leaves), selector, other))
+            alone = jax.tree.map(lambda *leaves: jnp.stack(leaves), plain, changed)
+            _need(_same_picks(both, alone), 3, f"{what}: a vmap over both picks others than one by one")
+
+
+def law4(trial: Trial) -> None:
+    """Play the rounds in four ways."""
+    worlds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trial.rounds)
+    times = jnp.arange(len(trial.rounds), dtype=jnp.int32)
+
+    def scan(seed: Any) -> Round:
+        def body(state: Any, now: Any) -> tuple[Any, Round]:
+            played = play(trial.selector, seed, now[0], state, now[1])
+            return played.state, played
+
+        return jax.lax.scan(body, trial.selector.init(trial.K), (times, worlds))[1]
+
+    loop = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trial.loop(play))
+    seeds = jnp.array([trial.seed, trial.seed + 1], jnp.int32)
+    runs = {
+        "jit": jax.tree.map(lambda *leaves: jnp.stack(leaves), *trial.loop(jax.jit(play))),
+        "scan": jax.jit(scan)(trial.seed),
+        "vmap(scan)": jax.tree.map(lambda leaf: leaf[0], jax.jit(jax.vmap(scan))(seeds)),
+    }
+    for name, run in runs.items():
+        seats, others = loop.selection.clients, run.selection.clients
+        _need(_same_picks(loop, run), 4, f"the seats of each round in a plain loop: {seats}; in {name}: {others}")
+
+
+def law5(trial: Trial) -> None:
+    """Play the rounds with x64 on and off, and count compilations."""
+    traces = 0
+
+    def count(*arguments: Any) -> Round:
+        nonlocal traces
+        traces += 1
+        return play(*arguments)
+
+    played = trial.loop(jax.jit(count))
+    _need(traces == 1, 5, f"{len(trial.rounds)} rounds compiled {traces} times: does observe return the type it took?")
+    _, candidates, selection = played[-1]
+    dtypes = [str(x.dtype) for x in (candidates, *selection)]
+    _need(dtypes == ["bool", "int32", "float32"], 5, f"expected bool, int32 and float32, got {dtypes}")
+    with jax.enable_x64(True):
+        wide = trial.loop(jax.jit(play))
+    for t, (one, other) in enumerate(zip(played, wide, strict=True)):
+        same = _same_picks(one, other) and _dtypes(one) == _dtypes(other)
+        _need(same, 5, f"round {t} without x64: {one}; with x64: {other}, on {trial.rounds[t]}")
+
+
+def law6(trial: Trial) -> None:
+    """Nobody there, nobody answering, half of them answering."""
+    one_round, state = jax.jit(play), trial.selector.init(trial.K)
+    nobody = trial.world(available=False)
+    candidates, selection = one_round(trial.selector, trial.seed, 0, state, nobody)[1:]
+    _need(not candidates.any(), 6, f"nobody is available, and the candidates are {np.flatnonzero(candidates)}")
+    _need(not selection.weights.any(), 6, f"nobody is available, and the weights are {selection.weights}")
+    if trial.selector.poll == "none":
+        return
+    for t in range(20):
+        silent = np.random.default_rng(t).random(trial.K) < (0.5 if t else 2.0)
+        world = trial.world(answers=np.where(silent, np.nan, 1.0))
+        selection = one_round(trial.selector, trial.seed, t, state, world).selection
+        seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
+        _need(not silent[seated].any(), 6, f"silent clients {seated[silent[seated]]} got seats, on {world}")
+
+
+def law7(trial: Trial) -> None:
+    """From one client present to all of them."""
+    one_round, state = jax.jit(play), trial.selector.init(trial.K)
+    for present in range(1, trial.K + 1):
+        available = np.random.default_rng(present).permutation(trial.K) < present
+        world = trial.world(available=available)
+        weights = np.asarray(one_round(trial.selector, trial.seed, present, state, world).selection.weights)
+        _need(weights.shape == (trial.m,), 7, f"expected {trial.m} seats, got weights of shape {weights.shape}")
+        _need(np.isfinite(weights).all() and (weights >= 0).all(), 7, f"the weights are {weights}, on {world}")
+        filled, seats = int((weights > 0).sum()), min(trial.m, present)
+        _need(filled >= seats, 7, f"{present} are available, and {filled} of {trial.m} seats filled, on {world}")
+        if getattr(trial.selector, "weights_sum_to_1", True):
+            total = weights.sum()
+            _need(abs(total - 1) < 1e-5, 7, f"the weights {weights} sum to {total}, on {world}")
+
+
+def law8(selector: Any) -> None:
+    """Read the program for a million clients without running it."""
+    K = max(2**20, 4096 * (selector.m or 1))
+
+    def one_round(numbers: Float[Array, " K"]) -> Round:
+        world = World(Clients(numbers, numbers > 0), numbers, numbers)
+        return play(selector, 0, 0, selector.init(K), world)
+
+    jaxpr = jax.make_jaxpr(one_round)(jax.ShapeDtypeStruct((K,), jnp.float32))  # type: ignore[no-untyped-call]
+    for equation in _equations(jaxpr.jaxpr):
+        size = max(math.prod(getattr(out.aval, "shape", ())) for out in equation.outvars) if equation.outvars else 0
+        name = equation.primitive.name
+        _need(name != "sort" or size < K, 8, f"with K={K} it sorts {size} numbers")
+        _need(size <= 8 * K, 8, f"with K={K} {name} makes an array of {size} numbers")
+
+
+def _others(selector: Any, name: str) -> Iterator[Any]:
+    """The same strategy with another value of one number, where there is one that it accepts."""
+    value = getattr(selector, name)
+    for other in _variants(value):
+        try:
+            yield dataclasses.replace(selector, **{name: other})
+        except ValueError:
+            continue
+        return
+
+
+def _variants(value: Any) -> list[Any]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [value + 1, value - 1]
+    if isinstance(value, float):
+        return [value * 0.9, value + 0.1]
+    leaves, tree = jax.tree.flatten(value)
+    if not leaves or leaves == [value]:
+        return []
+    return [jax.tree.unflatten(tree, [_variants(leaf)[0] for leaf in leaves])]
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                if hasattr(inner := getattr(inner, "jaxpr", inner), "eqns"):
+                    yield from _equations(inner)
+
+
+def _dtypes(tree: Any) -> list[str]:
+    return [str(leaf.dtype) for leaf in jax.tree.leaves(tree)]
+
+
+def _same_picks(one: Round, other: Round) -> bool:
+    chosen = same((one.candidates, one.selection.clients), (other.candidates, other.selection.clients))
+    return chosen and bool(np.allclose(one.selection.weights, other.selection.weights, rtol=1e-6))
+
+
+def _need(holds: Any, law: int, what: str) -> None:
+    need(holds, f"law {law} ({LAWS[law]})", what)

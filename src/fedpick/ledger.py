@@ -1,0 +1,52 @@
+"""What a server remembers of its clients: last loss, times trained, round last trained."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from fedpick.protocol import Report, Selection
+
+
+class Ledger(NamedTuple):
+    """One line per client, and the number of rounds that were observed.
+
+    ``loss`` is NaN and ``last`` is -1 until a client has trained. A seat that is empty or silent teaches nothing. A
+    client that reported from several seats of a round is entered with the mean of what it said.
+
+    >>> ledger = Ledger.init(3)
+    >>> selection = Selection(jnp.array([2, -1]), jnp.array([1.0, 0.0]))
+    >>> ledger = ledger.observe(selection, Report(loss=jnp.array([0.5, jnp.nan])))
+    >>> ledger.loss, ledger.times
+    (Array([nan, nan, 0.5], dtype=float32), Array([0, 0, 1], dtype=int32))
+    """
+
+    loss: Float[Array, " K"]
+    times: Int[Array, " K"]
+    last: Int[Array, " K"]
+    round: Int[Array, ""]
+
+    @classmethod
+    def init(cls, num_clients: int) -> "Ledger":
+        """Nobody has trained yet."""
+        return cls(
+            loss=jnp.full(num_clients, jnp.nan, jnp.float32),
+            times=jnp.zeros(num_clients, jnp.int32),
+            last=jnp.full(num_clients, -1, jnp.int32),
+            round=jnp.int32(0),
+        )
+
+    def observe(self, selection: Selection, report: Report) -> "Ledger":
+        """The ledger after a round."""
+        loss = jnp.asarray(report.loss, jnp.float32)
+        spoke = (selection.weights > 0) & ~jnp.isnan(loss)
+        K = self.loss.shape[0]
+        line = jnp.where(spoke, selection.clients, K)  # beyond the last line: dropped
+        times = jnp.zeros(K, jnp.int32).at[line].add(1, mode="drop")
+        total = jnp.zeros(K, jnp.float32).at[line].add(loss, mode="drop")
+        return Ledger(
+            loss=jnp.where(times > 0, total / times.astype(jnp.float32), self.loss),
+            times=self.times + times,
+            last=jnp.where(times > 0, self.round, self.last),
+            round=self.round + 1,
+        )

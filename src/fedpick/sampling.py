@@ -1,0 +1,193 @@
+"""The moves that strategies are made of: run a race, draw with replacement, take the top, break ties, fill seats.
+
+**The race.** Client k arrives after E_k / w_k, with E_k a standard exponential. The first d to arrive are d draws
+without replacement with probability proportional to w: successive sampling, the law of
+``numpy.random.Generator.choice(replace=False, p=w)``. Every function costs O(K), and d may be traced.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt
+
+from fedpick.protocol import Selection
+
+Number = int | Int[Array, ""]
+
+
+def uniforms(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, " ..."]:
+    """Uniform on (0, 1), on a grid of 2^-31 near zero, where the race is decided.
+
+    The usual float32 uniform has a grid of 2^-23: among a million clients the front runners would share a few values,
+    and a zero would win whatever its weight.
+
+    >>> bool((uniforms(jax.random.key(0), (1000,)) > 0).all())
+    True
+    """
+    # Via int32, because CPUs convert signed integers to float in one vector instruction.
+    whole = (jax.random.bits(key, shape, jnp.uint32) >> jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32)
+    return jnp.minimum((whole + jnp.float32(0.5)) * jnp.float32(2.0**-31), jnp.float32(1 - 2.0**-24))
+
+
+def exponentials(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, " ..."]:
+    """Standard exponentials, never 0 and never infinite.
+
+    >>> bool(abs(exponentials(jax.random.key(0), (10_000,)).mean() - 1) < 0.05)
+    True
+    """
+    return -jnp.log1p(-uniforms(key, shape))
+
+
+def arrivals(key: PRNGKeyArray, weight: Float[Array, "... K"]) -> Float[Array, "... K"]:
+    """When each client arrives in a race by weight; without weight it never does (+inf).
+
+    >>> arrivals(jax.random.key(0), jnp.array([1.0, 0.0]))[1]
+    Array(inf, dtype=float32)
+    """
+    return jnp.where(weight > 0, exponentials(key, weight.shape) / weight, jnp.inf)
+
+
+def earliest(arrival: Float[Array, " K"], d: Number) -> Bool[Array, " K"]:
+    """The first d to arrive, fewer if fewer ever do.
+
+    >>> earliest(jnp.array([0.3, 0.1, jnp.inf, 0.2]), 2)
+    Array([False,  True, False,  True], dtype=bool)
+    """
+    runs = arrival < jnp.inf
+    before, at, left = _cut(_ascending(arrival), jnp.minimum(_int32(d), _count(runs)))
+    return before | (at & (jnp.cumsum(at, dtype=jnp.int32) <= left))
+
+
+def race(key: PRNGKeyArray, weight: Float[Array, " K"], d: Number) -> Bool[Array, " K"]:
+    """d draws without replacement with probability proportional to weight, as a mask.
+
+    >>> race(jax.random.key(0), jnp.array([5.0, 1.0, 0.0]), 2)
+    Array([ True,  True, False], dtype=bool)
+    """
+    return earliest(arrivals(key, weight), d)
+
+
+def draw(key: PRNGKeyArray, weight: Float[Array, " K"], m: int) -> Int[Array, " m"]:
+    """m draws with replacement with probability proportional to weight.
+
+    Two races each, over about sqrt(K) runners: for the row of a square table of clients by its total, then for the
+    client in that row. A cumulative sum in float32 would be off by a tenth at a million clients.
+
+    >>> draw(jax.random.key(0), jnp.array([0.0, 1.0, 0.0]), 4)
+    Array([1, 1, 1, 1], dtype=int32)
+    """
+    K = weight.shape[0]
+    width = math.isqrt(K - 1) + 1
+    rows = -(-K // width)
+    table = jnp.pad(weight, (0, rows * width - K)).reshape(rows, width)
+    row_key, column_key = jax.random.split(key)
+    totals = jnp.broadcast_to(table.sum(axis=1), (m, rows))
+    row: Int[Array, " m"] = lax.argmin(arrivals(row_key, totals), 1, jnp.int32)
+    column: Int[Array, " m"] = lax.argmin(arrivals(column_key, table[row]), 1, jnp.int32)
+    return row * width + column
+
+
+def largest(key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], n: Number) -> Bool[Array, " K"]:
+    """The n eligible clients of largest score, ties broken at random, as a mask; n may be traced.
+
+    >>> largest(jax.random.key(0), jnp.array([1.0, 9.0, 3.0]), jnp.array([True, False, True]), 1)
+    Array([False, False,  True], dtype=bool)
+    """
+    # NaN marks the ineligible: in the total order of `_ascending` it comes after every number.
+    order = _ascending(jnp.where(eligible, -score, jnp.nan))
+    before, at, left = _cut(order, jnp.minimum(_int32(n), _count(eligible)))
+    return before | earliest(jnp.where(at, uniforms(key, score.shape), jnp.inf), left)
+
+
+def top(
+    key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], m: int
+) -> tuple[Int[Array, " m"], Bool[Array, " m"]]:
+    """The m eligible clients of largest score, ties broken at random, and which of the m seats they fill.
+
+    >>> clients, filled = top(jax.random.key(0), jnp.array([1.0, 9.0, 3.0]), jnp.array([True, False, True]), 3)
+    >>> sorted(clients[filled].tolist())
+    [0, 2]
+    """
+    score = jnp.where(eligible, score, -jnp.inf)
+    cut = lax.top_k(score, m)[0][-1]
+    lot = -uniforms(key, score.shape)
+    return _take(jnp.where(score > cut, 1.0, jnp.where(eligible & (score == cut), lot, -jnp.inf)), m)
+
+
+def first(arrival: Float[Array, " K"], m: int) -> tuple[Int[Array, " m"], Bool[Array, " m"]]:
+    """The first m to arrive, in order, and which of the m seats they fill.
+
+    >>> first(jnp.array([0.3, 0.1, jnp.inf, 0.2]), 2)[0]
+    Array([1, 3], dtype=int32)
+    """
+    return _take(-arrival, m)
+
+
+def seat(clients: Int[Array, " m"], filled: Bool[Array, " m"]) -> Selection:
+    """A selection that averages its filled seats plainly, as the paper does: the draw already went by size.
+
+    >>> seat(jnp.array([4, 1]), jnp.array([True, False]))
+    Selection(clients=Array([ 4, -1], dtype=int32), weights=Array([1., 0.], dtype=float32))
+    """
+    share = jnp.float32(1) / jnp.maximum(_count(filled), 1).astype(jnp.float32)
+    return weighted(clients, jnp.where(filled, share, jnp.float32(0)))
+
+
+def weighted(clients: Int[Array, " m"], weights: Float[Array, " m"]) -> Selection:
+    """A selection with these weights; a seat of weight 0 is empty.
+
+    >>> weighted(jnp.array([4, 1]), jnp.array([0.0, 0.7])).clients
+    Array([-1,  1], dtype=int32)
+    """
+    return Selection(jnp.where(weights > 0, clients, -1).astype(jnp.int32), weights)
+
+
+def shares(clients_weight: Float[Array, " K"]) -> Float[Array, " K"]:
+    """p_k: each client's part of the total, all 0 where there is nothing.
+
+    >>> shares(jnp.array([1.0, 3.0]))
+    Array([0.25, 0.75], dtype=float32)
+    """
+    total = clients_weight.sum()
+    return clients_weight / jnp.where(total > 0, total, jnp.float32(1))
+
+
+def _take(rank: Float[Array, " K"], m: int) -> tuple[Int[Array, " m"], Bool[Array, " m"]]:
+    rank, clients = lax.top_k(rank, m)
+    return clients, rank > -jnp.inf
+
+
+def _cut(order: UInt[Array, " K"], n: Int[Array, ""]) -> tuple[Bool[Array, " K"], Bool[Array, " K"], Int[Array, ""]]:
+    """The n smallest: who is surely among them, who is tied at the border, and how many of the tied still belong."""
+    border = _nth_smallest(order, n)
+    before, at = order < border, order == border
+    return before, at, n - _count(before)
+
+
+@jax.jit  # so that a plain Python loop over rounds does not compile the passes anew each time
+def _nth_smallest(order: UInt[Array, " K"], n: Int[Array, ""]) -> UInt[Array, ""]:
+    """Found bit by bit from the top: 32 passes that count, no sort."""
+
+    def step(i: Int[Array, ""], border: UInt[Array, ""]) -> UInt[Array, ""]:
+        higher = border | (jnp.uint32(1 << 31) >> i.astype(jnp.uint32))
+        return jnp.where(_count(order < higher) < n, higher, border)
+
+    border: UInt[Array, ""] = lax.fori_loop(0, 32, step, jnp.uint32(0))
+    return border
+
+
+def _ascending(x: Float[Array, " K"]) -> UInt[Array, " K"]:
+    """Unsigned integers in the order of the floats, -0 equal to 0, NaN last."""
+    x = jnp.where(x == 0, jnp.float32(0), jnp.where(jnp.isnan(x), jnp.float32(jnp.nan), x))
+    bits = lax.bitcast_convert_type(x, jnp.uint32)
+    return jnp.where(bits >> jnp.uint32(31) == 1, ~bits, bits | jnp.uint32(1 << 31))
+
+
+def _count(mask: Bool[Array, " K"]) -> Int[Array, ""]:
+    return jnp.sum(mask, dtype=jnp.int32)
+
+
+def _int32(n: Number) -> Int[Array, ""]:
+    return jnp.asarray(n, jnp.int32)

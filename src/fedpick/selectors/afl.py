@@ -1,0 +1,91 @@
+"""Active Federated Learning (Goetz et al. 2019), the baseline that the paper compares with."""
+
+from typing import ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from fedpick import sampling
+from fedpick.arguments import answers, facts, one_of, require, seats
+from fedpick.ledger import Ledger
+from fedpick.protocol import Clients, Poll, Report, Selection
+from fedpick.pytree import pytree, static
+
+Fraction = float | Float[Array, ""]
+
+
+@pytree
+class AFL:
+    """pi_afl: most seats by a softmax over the clients' valuations, a few uniformly.
+
+    1. The floor(alpha1 K) clients of smallest valuation v_k are left out, ties broken at random.
+    2. floor((1 - alpha3) m) seats are drawn from the rest without replacement, in proportion to exp(alpha2 v_k).
+    3. The other seats are drawn uniformly from everybody not yet chosen.
+
+    A client that has never trained has v_k = -inf: it enters through the uniform seats. Where too few can be drawn in
+    step 2, all of them are taken and step 3 fills up. ``valuation="loss"`` is the mean training loss of the last
+    participation, as the paper's baseline was run; ``"sqrt-size"`` is the AFL paper's own, sqrt(D_k) times that loss.
+    K counts the clients that are available.
+
+    >>> AFL(m=3)
+    AFL(m=3, alpha1=0.75, alpha2=0.01, alpha3=0.1, valuation='loss')
+    """
+
+    m: int = static()
+    alpha1: Fraction = 0.75
+    alpha2: Fraction = 0.01
+    alpha3: Fraction = 0.1
+    valuation: Literal["loss", "sqrt-size"] = static(default="loss")
+
+    poll: ClassVar[Poll] = "none"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "m", seats(self, self.m))
+        require(self, "alpha1", self.alpha1, "at least 0 and below 1", lambda x: (x >= 0) & (x < 1))
+        require(self, "alpha2", self.alpha2, "finite and at least 0", lambda x: (x >= 0) & (x < float("inf")))
+        require(self, "alpha3", self.alpha3, "at least 0 and at most 1", lambda x: (x >= 0) & (x <= 1))
+        one_of(self, "valuation", self.valuation, ("loss", "sqrt-size"))
+
+    def init(self, num_clients: int) -> Ledger:
+        return Ledger.init(num_clients)
+
+    def propose(self, key: PRNGKeyArray, state: Ledger, clients: Clients) -> Bool[Array, " K"]:
+        return facts(self, clients, distinct=self.m).available
+
+    def select(
+        self,
+        key: PRNGKeyArray,
+        state: Ledger,
+        clients: Clients,
+        candidates: Bool[Array, " K"],
+        losses: Float[Array, " K"],
+    ) -> Selection:
+        clients = facts(self, clients, distinct=self.m)
+        candidates, _ = answers(self, clients, candidates, losses)
+        cut_key, softmax_key, uniform_key = jax.random.split(key, 3)
+
+        value = state.loss * jnp.sqrt(clients.size) if self.valuation == "sqrt-size" else state.loss
+        trained = ~jnp.isnan(value)
+        value = jnp.where(trained, value, -jnp.inf)
+
+        K = jnp.sum(candidates, dtype=jnp.int32)
+        kept = sampling.largest(cut_key, value, candidates, K - _floor(self.alpha1, K))
+        # The race by exp(alpha2 v) in logarithms, where no valuation overflows.
+        pull = jnp.asarray(self.alpha2, jnp.float32) * jnp.clip(value, -1e30, 1e30)
+        arrival = jnp.log(sampling.exponentials(softmax_key, value.shape)) - pull
+        drawn = sampling.earliest(
+            jnp.where(kept & trained, arrival, jnp.inf),
+            _floor(1 - jnp.asarray(self.alpha3, jnp.float32), jnp.int32(self.m)),
+        )
+        uniform = sampling.arrivals(uniform_key, candidates.astype(jnp.float32))
+        return sampling.seat(*sampling.first(jnp.where(drawn, jnp.float32(0), uniform), self.m))
+
+    def observe(self, state: Ledger, selection: Selection, report: Report) -> Ledger:
+        return state.observe(selection, report)
+
+
+def _floor(fraction: Fraction, n: Int[Array, ""]) -> Int[Array, ""]:
+    """floor(fraction * n), not one less where float32 falls just short of a whole number."""
+    exact = jnp.asarray(fraction, jnp.float32) * n.astype(jnp.float32)
+    return jnp.floor(exact * jnp.float32(1 + 1e-6)).astype(jnp.int32)

@@ -1,0 +1,106 @@
+"""Power-of-Choice (Cho, Wang, Joshi 2020): draw d candidates by size, select the m of highest loss."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from fedpick import sampling
+from fedpick.arguments import answers, facts, known, one_of, require, seats
+from fedpick.ledger import Ledger
+from fedpick.protocol import Clients, Poll, Report, Selection
+from fedpick.pytree import pytree, static
+from fedpick.selectors.metric import LocalLoss, Metric, OwnMetric
+from fedpick.selectors.schedule import Schedule
+
+_POLL: dict[str, Poll] = {"full": "full", "batch": "batch", "stale": "none"}
+
+
+@pytree
+class PowerOfChoice:
+    """pi_pow-d, pi_cpow-d and pi_rpow-d: one strategy that looks at one of three losses.
+
+    1. Draw d candidates (m <= d <= K) without replacement by share p_k among those available.
+    2. Ask them for their loss at the current global model: over all local data (``loss="full"``, pow-d), over one
+       mini-batch (``"batch"``, cpow-d), or do not ask and take the training loss of their last participation
+       (``"stale"``, rpow-d; +inf until the first).
+    3. Select the m of highest ``metric``, ties broken at random; average plainly, 1/m each.
+
+    d = m is random sampling without replacement, d = K takes the highest losses of all: a larger d is faster and more
+    biased. d may be traced, or a ``Schedule`` such as ``Shrinking`` (adapow-d). A polled candidate that does not answer
+    is not eligible. A traced d cannot be checked and is clipped to m..K.
+
+    >>> from fedpick import Clients, round_keys
+    >>> selector = PowerOfChoice(m=1, d=2)
+    >>> clients = Clients(size=jnp.array([5, 5, 5]), available=jnp.array([True, False, True]))
+    >>> keys, state = round_keys(seed=0, t=0), selector.init(3)
+    >>> candidates = selector.propose(keys.propose, state, clients)
+    >>> candidates
+    Array([ True, False,  True], dtype=bool)
+    >>> selector.select(keys.select, state, clients, candidates, jnp.array([0.3, jnp.nan, 0.9])).clients
+    Array([2], dtype=int32)
+    """
+
+    m: int = static()
+    d: int | Int[Array, ""] | Schedule
+    loss: Literal["full", "batch", "stale"] = static(default="full")
+    metric: Metric | Callable[[Any, Any], Any] = LocalLoss()
+
+    candidates_by_share: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "m", seats(self, self.m))
+        one_of(self, "loss", self.loss, tuple(_POLL))
+        if isinstance(self.d, str) or (callable(self.d) and _is_leaf(self.d)):
+            raise ValueError(f"PowerOfChoice: d must be a whole number or a Schedule, got {self.d!r}")
+        require(self, "d", self.d, f"at least m={self.m}", lambda d: d >= self.m, whole=True)
+        if callable(self.metric) and _is_leaf(self.metric):
+            object.__setattr__(self, "metric", OwnMetric(self.metric))
+        if known(self.metric) is not None or isinstance(self.metric, str):
+            raise ValueError(f"PowerOfChoice: metric must be a function of (loss, size), got {self.metric!r}")
+
+    @property
+    def poll(self) -> Poll:
+        return _POLL[self.loss]
+
+    @property
+    def highest_loss_first(self) -> bool:
+        return self.metric == LocalLoss()
+
+    def init(self, num_clients: int) -> Ledger:
+        return Ledger.init(num_clients)
+
+    def propose(self, key: PRNGKeyArray, state: Ledger, clients: Clients) -> Bool[Array, " K"]:
+        clients = facts(self, clients, distinct=self.m)
+        K = clients.size.shape[0]
+        require(self, "d", self.d, f"at most K={K}", lambda d: d <= K)
+        d = self.d(state.round, K, self.m) if callable(self.d) else jnp.asarray(self.d, jnp.int32)
+        weight = jnp.where(clients.available, clients.size, jnp.float32(0))
+        return sampling.race(key, weight, jnp.clip(d, self.m, K))
+
+    def select(
+        self,
+        key: PRNGKeyArray,
+        state: Ledger,
+        clients: Clients,
+        candidates: Bool[Array, " K"],
+        losses: Float[Array, " K"],
+    ) -> Selection:
+        clients = facts(self, clients, distinct=self.m)
+        candidates, losses = answers(self, clients, candidates, losses)
+        if self.loss == "stale":
+            losses = jnp.where(jnp.isnan(state.loss), jnp.inf, state.loss)
+        assert callable(self.metric)
+        score = self.metric(losses, clients.size)
+        eligible = candidates & ~jnp.isnan(losses) & ~jnp.isnan(score)
+        return sampling.seat(*sampling.top(key, score, eligible, self.m))
+
+    def observe(self, state: Ledger, selection: Selection, report: Report) -> Ledger:
+        return state.observe(selection, report)
+
+
+def _is_leaf(value: object) -> bool:
+    """Whether JAX would take it for a number: a plain function, not a registered dataclass."""
+    return bool(jax.tree.leaves(value) == [value])

@@ -1,0 +1,138 @@
+"""Bad input gets one sentence that names the parameter, the rule and the value; never a wrong pick."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedpick
+from fedpick import AFL, Clients, ClippedLoss, PowerOfChoice, QFairLoss, Rand, Shrinking, Uniform, round_keys
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Rand(0), "Rand: m must be at least 1, got 0"),
+        (lambda: Rand(-2, replace=False), "Rand: m must be at least 1, got -2"),
+        (lambda: Uniform(2.5), "Uniform: m must be a whole number, got 2.5"),
+        (lambda: AFL("3"), "AFL: m must be a whole number, got '3'"),
+        (lambda: Rand(True), "Rand: m must be a whole number, got True"),
+        (lambda: PowerOfChoice(3, 2), "PowerOfChoice: d must be at least m=3, got 2"),
+        (lambda: PowerOfChoice(3, 6.0), "PowerOfChoice: d must be a whole number, got 6.0"),
+        (lambda: PowerOfChoice(3, "6"), "PowerOfChoice: d must be a whole number or a Schedule, got '6'"),
+        (lambda: PowerOfChoice(1, max), "PowerOfChoice: d must be a whole number or a Schedule, got <built-in"),
+        (lambda: PowerOfChoice(3, jnp.array([6, 1])), "PowerOfChoice: d must be at least m=3, got Array([6, 1]"),
+        (
+            lambda: PowerOfChoice(1, 2, "half"),
+            "PowerOfChoice: loss must be one of 'full', 'batch', 'stale', got 'half'",
+        ),
+        (lambda: PowerOfChoice(1, 2, metric=7), "PowerOfChoice: metric must be a function of (loss, size), got 7"),
+        (lambda: AFL(3, alpha1=1.0), "AFL: alpha1 must be at least 0 and below 1, got 1.0"),
+        (lambda: AFL(3, alpha1=-0.1), "AFL: alpha1 must be at least 0 and below 1, got -0.1"),
+        (lambda: AFL(3, alpha2=NAN), "AFL: alpha2 must be finite and at least 0, got nan"),
+        (lambda: AFL(3, alpha3=1.5), "AFL: alpha3 must be at least 0 and at most 1, got 1.5"),
+        (lambda: AFL(3, alpha3="a"), "AFL: alpha3 must be a number, got 'a'"),
+        (lambda: AFL(3, valuation="size"), "AFL: valuation must be one of 'loss', 'sqrt-size', got 'size'"),
+        (lambda: QFairLoss(-1.0), "QFairLoss: q must be finite and at least 0, got -1.0"),
+        (lambda: ClippedLoss(NAN), "ClippedLoss: limit must be a number, not NaN, got nan"),
+        (lambda: Shrinking(0), "Shrinking: rounds must be at least 1, got 0"),
+        (lambda: Shrinking(100, 0), "Shrinking: steps must be at least 1 and at most 46340, got 0"),
+        (lambda: Shrinking(10, 20), "Shrinking: rounds must be at least steps=20, got 10"),
+        (lambda: round_keys(-1, 0), "round_keys: seed must be at least 0 and below 2**64, got -1"),
+        (lambda: fedpick.strategy("powd", m=1), "strategy: name must be one of rand, "),
+        (lambda: fedpick.strategy("powd", m=1), "got 'powd'; did you mean 'pow-d'?"),
+        (lambda: fedpick.strategy("pow-d", m=1), "pow-d: d is missing; pow-d takes m, d, metric"),
+        (lambda: fedpick.strategy("pow-d", m=1, D=2), "pow-d: parameter must be one of m, d, metric, got 'D'"),
+        (lambda: fedpick.from_dict({"m": 1}), "from_dict: kind is missing in {'m': 1}"),
+        (lambda: fedpick.from_dict({"kind": "Randd", "m": 1}), "got 'Randd'; did you mean 'Rand'?"),
+        (lambda: fedpick.from_dict({"kind": "Rand"}), "Rand: m is missing; it takes m, replace"),
+        (lambda: fedpick.from_dict({"kind": "AFL", "m": 1, "alfa1": 0}), "got 'alfa1'; did you mean 'alpha1'?"),
+        (lambda: fedpick.to_dict(PowerOfChoice(1, 2, metric=lambda f, n: f)), "to_dict: selector must be made of Rand"),
+    ],
+)
+def test_at_construction(make, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def clients(size=(1, 2, 3), available=None):
+    size = np.asarray(size)
+    return Clients(size, np.ones(len(size), bool) if available is None else np.asarray(available))
+
+
+@pytest.mark.parametrize(
+    ("selector", "given", "sentence"),
+    [
+        (PowerOfChoice(2, 5), clients(), "PowerOfChoice: d must be at most K=3, got 5"),
+        (PowerOfChoice(4, 5), clients(), "PowerOfChoice: m must be at most K=3, got 4"),
+        (Rand(4, replace=False), clients(), "Rand: m must be at most K=3, got 4"),
+        (Uniform(4), clients(), "Uniform: m must be at most K=3, got 4"),
+        (AFL(4), clients(), "AFL: m must be at most K=3, got 4"),
+        (Rand(1), clients([1, -5, 3]), "Rand: size must be finite and at least 0, got -5 for client 1"),
+        (Rand(1), clients([1.0, 2.0, NAN]), "Rand: size must be finite and at least 0, got nan for client 2"),
+        (Rand(1), clients([0, 0, 0]), "Rand: size must be above 0 for at least one client, got all zero"),
+        (Rand(1), clients(["a", "b"]), "Rand: size must be numbers, got dtype <U1"),
+        (Rand(1), clients([[1, 2]]), "Rand: size must have shape (K,) with K at least 1, got shape (1, 2)"),
+        (Rand(1), clients([]), "Rand: size must have shape (K,) with K at least 1, got shape (0,)"),
+        (Rand(1), clients(available=[True]), "Rand: available must have shape (K,) = (3,), got shape (1,)"),
+        (Rand(1), clients(available=[1, 0, 1]), "Rand: available must be Bool[K], got dtype int64"),
+        (fedpick.Full(), clients([0, 0, 0]), "Full: size must be above 0 for at least one client, got all zero"),
+    ],
+)
+def test_at_the_first_call(selector, given, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        selector.propose(round_keys(0, 0).propose, selector.init(3), given)
+
+
+@pytest.mark.parametrize("selector", [Rand(1), Uniform(1), fedpick.Full(), PowerOfChoice(1, 2), AFL(1)], ids=repr)
+@pytest.mark.parametrize("part", ["candidates", "losses"])
+def test_wrong_shapes_of_answers(selector, part):
+    answers = {"candidates": np.ones(3, bool), "losses": np.zeros(3, np.float32)}
+    answers[part] = answers[part][:2]
+    with pytest.raises(ValueError, match=rf"{part} must have shape \(K,\) = \(3,\), got shape \(2,\)"):
+        selector.select(round_keys(0, 0).select, selector.init(3), clients(), **answers)
+
+
+def test_a_metric_must_give_a_score_for_each_client():
+    selector = PowerOfChoice(1, 2, metric=lambda loss, size: loss.mean())
+    with pytest.raises(ValueError, match=r"metric: the score must have shape \(K,\) = \(3,\), got shape \(\)"):
+        selector.select(round_keys(0, 0).select, selector.init(3), clients(), np.ones(3, bool), np.zeros(3, np.float32))
+
+
+def test_numbers_that_are_traced_cannot_be_looked_at_and_never_make_a_wrong_pick():
+    @jax.jit
+    def play(selector, size):
+        facts = Clients(size, jnp.ones(4, bool))
+        keys, state = round_keys(0, 0), selector.init(4)
+        candidates = selector.propose(keys.propose, state, facts)
+        return candidates, selector.select(keys.select, state, facts, candidates, jnp.zeros(4, jnp.float32))
+
+    size = jnp.array([3, -1, 0, 5])
+    candidates, selection = play(jax.tree.map(lambda d: jnp.int32(d), PowerOfChoice(2, 4)), size)
+    assert candidates.tolist() == [True, False, False, True]
+    assert sorted(selection.clients.tolist()) == [0, 3]
+    _, selection = play(Rand(3), size)
+    assert set(selection.clients.tolist()) <= {0, 3}
+    _, selection = play(PowerOfChoice(2, 4), jnp.zeros(4, jnp.int32))
+    assert selection.weights.tolist() == [0, 0]
+    drawn = jax.vmap(lambda d: play(PowerOfChoice(2, d), jnp.arange(1, 5))[0])(jnp.array([-7, 1, 2, 3, 9], jnp.int32))
+    assert drawn.sum(axis=1).tolist() == [2, 2, 2, 3, 4]
+
+
+@pytest.mark.parametrize("name", ["rand", "rand-distinct", "pow-d", "cpow-d", "rpow-d"])
+def test_a_client_without_data_is_never_chosen_by_share(name):
+    parameters = {"m": 2} if "rand" in name else {"m": 2, "d": 3}
+    selector, facts = fedpick.strategy(name, **parameters), clients([0, 4, 0, 1])
+
+    def seats(t):
+        keys, state = round_keys(1, t), selector.init(4)
+        candidates = selector.propose(keys.propose, state, facts)
+        return selector.select(keys.select, state, facts, candidates, jnp.zeros(4, jnp.float32)).clients
+
+    chosen = np.unique(jax.vmap(seats)(jnp.arange(2000, dtype=jnp.int32)))
+    assert set(chosen.tolist()) == {1, 3}

@@ -1,0 +1,70 @@
+"""Who may import whom, and what `import fedpick` must not bring along."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "fedpick"
+
+# Part of the house -> the parts it may see. Everything may see `pytree`; nobody imports the package itself.
+MAY_IMPORT = {
+    "pytree": set(),
+    "protocol": set(),
+    "arguments": {"protocol"},
+    "sampling": {"protocol"},
+    "ledger": {"protocol"},
+    "selectors": {"protocol", "arguments", "sampling", "ledger"},
+    "checks": {"protocol"},
+    "theory": {"protocol", "arguments"},
+    "sim": {"protocol", "arguments"},
+    "experiment": {"protocol", "arguments", "sim", "selectors", "theory"},
+    "store": {"experiment"},
+    "paper": {"experiment", "store"},
+    "report": {"experiment", "store"},
+    "flower": {"protocol", "arguments"},
+    "cli": {"selectors", "sim", "theory", "experiment", "store", "paper", "report", "flower"},
+}
+
+
+def part(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            whole = node.module == "fedpick"
+            yield from (f"fedpick.{alias.name}" for alias in node.names) if whole else [node.module]
+
+
+def test_the_import_table_holds():
+    seen = set()
+    for path in sorted(SOURCE.rglob("*.py")):
+        if part(path) == "__init__":
+            continue
+        seen.add(part(path))
+        allowed = MAY_IMPORT[part(path)] | {part(path), "pytree"}
+        ours = {name.split(".")[1] for name in imports(path) if name.startswith("fedpick.")}
+        assert ours <= allowed, f"{path.relative_to(SOURCE)} imports {sorted(ours - allowed)}"
+        assert "fedpick" not in imports(path), f"{path.relative_to(SOURCE)} imports the whole package"
+    assert {"protocol", "sampling", "ledger", "selectors", "checks"} <= seen
+
+
+def test_import_fedpick_brings_neither_flower_nor_plotting_nor_data():
+    heavy = ["flwr", "altair", "matplotlib", "pandas", "sklearn", "torch", "urllib.request", "typer", "rich"]
+    code = f"import sys, fedpick; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_file_has_a_second_subject():
+    long = {
+        str(path.relative_to(SOURCE)): n
+        for path in SOURCE.rglob("*.py")
+        if (n := len(path.read_text().splitlines())) > 300
+    }
+    assert not long

@@ -1,0 +1,56 @@
+"""One implementation, however it is run: a plain loop, scan and vmap(scan) pick the same clients; a golden file too."""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rounds import EVERY, every, loop, scan, world
+
+GOLDEN = Path(__file__).parent / "golden_picks.json"
+
+
+@pytest.mark.parametrize("partial", [False, True], ids=["all available", "some available"])
+@pytest.mark.parametrize("name", EVERY)
+def test_loop_scan_and_vmapped_scan_pick_the_same_clients(name, partial):
+    selector, worlds = every()[name], world(200, partial)
+    state, (candidates, selection) = loop(selector, 5, worlds)
+    seeds = jnp.array([4, 5, 6], jnp.int32)
+    alone = jax.jit(scan)(selector, 5, worlds)
+    batch = jax.jit(jax.vmap(scan, in_axes=(None, 0, None)))(selector, seeds, worlds)
+    for final, (candidates_too, selection_too) in (alone, jax.tree.map(lambda x: x[1], batch)):
+        np.testing.assert_array_equal(candidates, candidates_too)
+        np.testing.assert_array_equal(selection.clients, selection_too.clients)
+        np.testing.assert_allclose(selection.weights, selection_too.weights, rtol=1e-6)
+        jax.tree.map(np.testing.assert_array_equal, state, final)
+    if partial:
+        nobody = ~np.asarray(worlds[0].available).any(axis=1)
+        assert nobody.any(), "the world should have a round with nobody"
+        assert not np.asarray(selection.weights)[nobody].any()
+    if name != "full":
+        assert (np.asarray(batch[1][1].clients[0]) != np.asarray(selection.clients)).any(), "another seed, other picks"
+
+
+def golden():
+    picks = {}
+    for name, selector in every().items():
+        played = jax.jit(partial(scan, selector, 2**40 + 7))(world(30, partial=True))
+        clients = played[1][1].clients
+        picks[name] = np.asarray(clients).tolist()
+    return picks
+
+
+def test_the_picks_are_those_of_the_golden_file():
+    """If this fails, the same seed gives other clients than before: every published run changes. Meant? Then run
+    ``python tests/test_rounds.py`` and say so in the change log."""
+    assert golden() == json.loads(GOLDEN.read_text())
+
+
+if __name__ == "__main__":
+    rows = ",\n".join(f" {json.dumps(name)}: {json.dumps(picks)}" for name, picks in golden().items())
+    GOLDEN.write_text("{\n" + rows + "\n}\n")
+    sys.stdout.write(f"wrote {GOLDEN.name}\n")
