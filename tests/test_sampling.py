@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -40,6 +40,7 @@ def test_largest_and_top_take_the_highest_of_the_eligible(key, score, data):
         np.testing.assert_array_equal(np.sort(score[chosen]), np.sort(score[eligible])[::-1][: len(chosen)][::-1])
 
 
+@settings(max_examples=40)
 @given(keys, floats(st.floats(0, 1e6, width=32)), st.integers(1, 20))
 def test_draws_fall_only_on_weight(key, weight, m):
     drawn = np.asarray(sampling.draw(key, jnp.asarray(weight), m))

@@ -16,7 +16,7 @@ from fedpick.selectors.schedule import Schedule, Shrinking
 
 
 class Entry(NamedTuple):
-    """A row of the table. Costs are per round: K clients, m seats, d candidates, |w| the bytes of a model."""
+    """A row of the table. Costs are per round: K clients, m seats, d candidates, w the bytes of a model."""
 
     build: Callable[..., Selector[Any]]
     picks: str
@@ -55,25 +55,25 @@ def _afl_sqrt_size(m: int, alpha1: float = 0.75, alpha2: float = 0.01, alpha3: f
 
 
 _CHO = "Cho, Wang, Joshi 2020"
-_PLAIN = ("nothing", "2m", "2m |w|")
-_POLLED = ("2d + 2m", "(d + 2m) |w| + d scalars")
+_PLAIN = ("nothing", "2m", "2m w")
+_POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
 
 STRATEGIES: dict[str, Entry] = {
     "rand": Entry(Rand, "m seats by data share, with replacement", *_PLAIN, "McMahan et al. 2017; " + _CHO),
     "rand-distinct": Entry(_rand_distinct, "m distinct clients by data share", *_PLAIN, _CHO),
     "uniform": Entry(Uniform, "m distinct clients uniformly, weights p_k K / m", *_PLAIN, "Li et al. 2020"),
-    "full": Entry(Full, "everybody, weights p_k", "nothing", "2K", "2K |w|", "McMahan et al. 2017"),
+    "full": Entry(Full, "everybody, weights p_k", "nothing", "2K", "2K w", "McMahan et al. 2017"),
     "pow-d": Entry(_pow, "the m highest losses of d candidates", "full local loss", *_POLLED, _CHO),
     "cpow-d": Entry(_cpow, "the same by a mini-batch estimate", "mini-batch loss", *_POLLED, _CHO),
-    "rpow-d": Entry(_rpow, "the same by the last training loss", "nothing", "2m", "2m |w| + m scalars", _CHO),
+    "rpow-d": Entry(_rpow, "the same by the last training loss", "nothing", "2m", "2m w + m scalars", _CHO),
     "adapow-d": Entry(
         _adapow, "pow-d with d shrinking from K to m", "full local loss", *_POLLED, "Cho, Wang, Joshi 2022"
     ),
     "afl": Entry(
-        _afl, "softmax over last training losses", "nothing", "2m", "2m |w| + m scalars", "Goetz et al. 2019; " + _CHO
+        _afl, "softmax over last training losses", "nothing", "2m", "2m w + m scalars", "Goetz et al. 2019; " + _CHO
     ),
     "afl-sqrt-size": Entry(
-        _afl_sqrt_size, "the same with sqrt(D_k) times the loss", "nothing", "2m", "2m |w| + m scalars",
+        _afl_sqrt_size, "the same with sqrt(D_k) times the loss", "nothing", "2m", "2m w + m scalars",
         "Goetz et al. 2019",
     ),
 }  # fmt: skip
