@@ -15,6 +15,13 @@ hypothesis.settings.register_profile("pinned", derandomize=True, database=None, 
 hypothesis.settings.load_profile("pinned")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _no_heap_of_programs() -> Iterator[None]:
+    """Thousands of compiled programs in one process would exhaust its memory maps."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:

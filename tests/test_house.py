@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "selectors": {"protocol", "arguments", "sampling", "ledger"},
     "checks": {"protocol"},
     "theory": {"protocol", "arguments"},
-    "sim": {"protocol", "arguments"},
+    "sim": {"protocol", "arguments", "sampling"},
     "experiment": {"protocol", "arguments", "sim", "selectors", "theory"},
     "store": {"experiment"},
     "paper": {"experiment", "store"},

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rounds import EVERY, every, loop, scan, world
+from rounds import EVERY, every, loop, one_round, scan, world
 
 GOLDEN = Path(__file__).parent / "golden_picks.json"
 
@@ -33,6 +33,27 @@ def test_loop_scan_and_vmapped_scan_pick_the_same_clients(name, partial):
         assert not np.asarray(selection.weights)[nobody].any()
     if name != "full":
         assert (np.asarray(batch[1][1].clients[0]) != np.asarray(selection.clients)).any(), "another seed, other picks"
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_plain_loop_compiles_nothing_after_its_first_rounds(name):
+    """A server plays thousands of rounds: one that compiled something in each would be slow, and in the end crash."""
+    selector, compiled = every()[name], []
+    loop(selector, 0, world(3, partial=True))
+
+    def listen(event, seconds, **rest):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled.append(seconds)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    state, (clients, answers, training) = selector.init(12), world(6, partial=True, seed=1)
+    for t in range(6):
+        if t == 3:
+            compiled.clear()
+        now = (t, *jax.tree.map(lambda x, t=t: x[t], (clients, answers, training)))
+        state, _ = one_round(selector, 0, state, now)
+    jax.monitoring.clear_event_listeners()
+    assert not compiled
 
 
 def golden():

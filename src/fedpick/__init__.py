@@ -2,7 +2,7 @@
 
 from fedpick.checks import LawBrokenError, check_selector
 from fedpick.ledger import Ledger
-from fedpick.protocol import Clients, Report, RoundKeys, Selection, Selector, client_key, round_keys, seat_key
+from fedpick.protocol import Clients, Report, RoundKeys, Selection, Selector, client_key, init_key, round_keys, seat_key
 from fedpick.pytree import pytree, static
 from fedpick.selectors import (
     AFL,
@@ -47,6 +47,7 @@ __all__ = [
     "check_selector",
     "client_key",
     "from_dict",
+    "init_key",
     "pytree",
     "round_keys",
     "seat_key",

@@ -125,6 +125,15 @@ def round_keys(seed: int | Int[Array, ""], t: int | Int[Array, ""]) -> RoundKeys
     return RoundKeys(*(jax.random.fold_in(key, purpose) for purpose in range(len(RoundKeys._fields))))
 
 
+def init_key(seed: int | Int[Array, ""]) -> PRNGKeyArray:
+    """The key of what chance decides before the first round, such as the first model.
+
+    >>> bool(init_key(7) == round_keys(seed=7, t=0).world)
+    False
+    """
+    return jax.random.fold_in(_seed_key(seed), 2**32 - 1)
+
+
 def client_key(key: PRNGKeyArray, client: int | Int[Array, ""]) -> PRNGKeyArray:
     """The key of one client within a phase, whoever else takes part and in whatever order answers arrive.
 

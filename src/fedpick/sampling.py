@@ -31,6 +31,21 @@ def uniforms(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, " ..."]:
     return jnp.minimum((whole + jnp.float32(0.5)) * jnp.float32(2.0**-31), jnp.float32(1 - 2.0**-24))
 
 
+def integers(key: PRNGKeyArray, shape: tuple[int, ...], below: Int[Array, " ..."]) -> Int[Array, " ..."]:
+    """Uniform whole numbers in 0..below-1, each within below / 2^32 of its probability; ``below`` may be traced.
+
+    >>> bool((integers(jax.random.key(0), (1000,), jnp.int32(3)) == jnp.arange(1000) % 3).any())
+    True
+    """
+    # The high word of bits * below, from products of 16-bit halves, which fit in 32 bits.
+    bits, n = jax.random.bits(key, shape, jnp.uint32), below.astype(jnp.uint32)
+    half, low = jnp.uint32(16), jnp.uint32(0xFFFF)
+    middle = (bits >> half) * (n & low) + (((bits & low) * (n & low)) >> half)
+    carry = (middle & low) + (bits & low) * (n >> half)
+    high: UInt[Array, " ..."] = (bits >> half) * (n >> half) + (middle >> half) + (carry >> half)
+    return high.astype(jnp.int32)
+
+
 def exponentials(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, " ..."]:
     """Standard exponentials, never 0 and never infinite.
 
@@ -94,9 +109,17 @@ def largest(key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, 
     >>> largest(jax.random.key(0), jnp.array([1.0, 9.0, 3.0]), jnp.array([True, False, True]), 1)
     Array([False, False,  True], dtype=bool)
     """
+    chosen: Bool[Array, " K"] = _largest(key, score, eligible, _int32(n))
+    return chosen
+
+
+@jax.jit  # so that a plain Python loop over rounds does not compile the branches anew each time
+def _largest(
+    key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], n: Int[Array, ""]
+) -> Bool[Array, " K"]:
     # NaN marks the ineligible: in the total order of `_ascending` it comes after every number.
     order = _ascending(jnp.where(eligible, -score, jnp.nan))
-    before, at, left = _cut(order, jnp.minimum(_int32(n), _count(eligible)))
+    before, at, left = _cut(order, jnp.minimum(n, _count(eligible)))
     tied: Bool[Array, " K"] = lax.cond(
         _count(at) == left,
         lambda: at,  # the common case: no lots to draw
@@ -166,7 +189,7 @@ def _cut(order: UInt[Array, " K"], n: Int[Array, ""]) -> tuple[Bool[Array, " K"]
     return before, at, n - _count(before)
 
 
-@jax.jit  # so that a plain Python loop over rounds does not compile the passes anew each time
+@jax.jit  # for the same reason
 def _nth_smallest(order: UInt[Array, " K"], n: Int[Array, ""]) -> UInt[Array, ""]:
     """Found bit by bit from the top: 32 passes that count, no sort."""
 

@@ -1,0 +1,150 @@
+"""Who is there in a round, and who drops out of it: facts of the world, each a function of (key, t, K)."""
+
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from fedpick import sampling
+from fedpick.arguments import known, require
+from fedpick.pytree import pytree
+
+
+class Availability(Protocol):
+    """Who is there in round t, Bool[K]."""
+
+    def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]: ...
+
+
+@pytree
+class Always:
+    """Everybody, always.
+
+    >>> Always()(jax.random.key(0), 0, 3)
+    Array([ True,  True,  True], dtype=bool)
+    """
+
+    def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
+        return jnp.ones(K, bool)
+
+
+@pytree
+class AlternatingHalves:
+    """The paper's intermittent availability: two fixed halves take turns, and a random part of the active one is away.
+
+    The halves are the clients below K/2 and the others. The number away is the nearest whole number to ``away`` times
+    the half (the paper's text says 0.1, its code 0.2).
+
+    >>> AlternatingHalves(away=0.0)(jax.random.key(0), 1, 4)
+    Array([False, False,  True,  True], dtype=bool)
+    """
+
+    away: float | Float[Array, ""] = 0.1
+
+    def __post_init__(self) -> None:
+        require(self, "away", self.away, "at least 0 and below 1", lambda x: (x >= 0) & (x < 1))
+
+    def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
+        active = (jnp.arange(K, dtype=jnp.int32) >= K // 2) == (jnp.asarray(t, jnp.int32) % 2 == 1)
+        number = jnp.sum(active, dtype=jnp.float32)
+        stay = (number - jnp.round(jnp.asarray(self.away, jnp.float32) * number)).astype(jnp.int32)
+        return sampling.race(key, active.astype(jnp.float32), stay)
+
+
+@pytree
+class Bernoulli:
+    """Each client is there with its own probability (one number, or one per client), independently in each round.
+
+    >>> Bernoulli(probability=1.0)(jax.random.key(0), 0, 2)
+    Array([ True,  True], dtype=bool)
+    """
+
+    probability: Any
+
+    def __post_init__(self) -> None:
+        _probability(self, "probability", self.probability)
+
+    def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
+        return sampling.uniforms(key, (K,)) < _per_client(self, "probability", self.probability, K)
+
+
+@pytree
+class DayAndNight:
+    """Clients come and go with the hour: client k is there with a probability that follows a sine of ``period`` rounds.
+
+    It swings between ``night`` and ``day``; the clients' peaks are spread evenly over the period, as time zones are.
+
+    >>> DayAndNight(period=24, day=1.0, night=1.0)(jax.random.key(0), 5, 2)
+    Array([ True,  True], dtype=bool)
+    """
+
+    period: float | Float[Array, ""] = 24.0
+    day: float | Float[Array, ""] = 0.9
+    night: float | Float[Array, ""] = 0.1
+
+    def __post_init__(self) -> None:
+        require(self, "period", self.period, "above 0", lambda x: x > 0)
+        _probability(self, "day", self.day)
+        _probability(self, "night", self.night)
+
+    def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
+        phase = jnp.arange(K, dtype=jnp.float32) / K
+        angle = 2 * jnp.pi * (jnp.asarray(t, jnp.float32) / jnp.asarray(self.period, jnp.float32) + phase)
+        day, night = jnp.asarray(self.day, jnp.float32), jnp.asarray(self.night, jnp.float32)
+        return sampling.uniforms(key, (K,)) < night + (day - night) * (1 + jnp.sin(angle)) / 2
+
+
+@pytree
+class Trace:
+    """A record of who was there, Bool[rounds, K]; after its last round it starts again.
+
+    >>> Trace(jnp.array([[True, False], [False, True]]))(jax.random.key(0), 3, 2)
+    Array([False,  True], dtype=bool)
+    """
+
+    present: Bool[Array, "rounds K"]
+
+    def __post_init__(self) -> None:
+        numbers = known(self.present)
+        if numbers is not None and (numbers.ndim != 2 or numbers.dtype != bool or not len(numbers)):
+            got = f"shape {numbers.shape}, dtype {numbers.dtype}"
+            raise ValueError(f"Trace: present must be Bool[rounds, K] with a round at least, got {got}")
+
+    def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
+        present = jnp.asarray(self.present)
+        if present.shape[1] != K:
+            raise ValueError(f"Trace: present must have a column for each of K={K} clients, got {present.shape[1]}")
+        return present[jnp.asarray(t, jnp.int32) % present.shape[0]]
+
+
+@pytree
+class Failures:
+    """Who, once selected, drops out in the middle of the round: by probability (one, or one per client), or by trace.
+
+    ``dropped`` is a record Bool[rounds, K] of who fails if selected; it comes on top of the probability.
+
+    >>> Failures(probability=0.0)(jax.random.key(0), 0, 2)
+    Array([False, False], dtype=bool)
+    """
+
+    probability: Any = 0.0
+    dropped: Bool[Array, "rounds K"] | None = None
+
+    def __post_init__(self) -> None:
+        _probability(self, "probability", self.probability)
+
+    def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
+        fails = sampling.uniforms(key, (K,)) < _per_client(self, "probability", self.probability, K)
+        return fails if self.dropped is None else fails | Trace(self.dropped)(key, t, K)
+
+
+def _probability(owner: object, name: str, value: Any) -> None:
+    require(owner, name, value, "at least 0 and at most 1", lambda x: (x >= 0) & (x <= 1))
+
+
+def _per_client(owner: object, name: str, value: Any, K: int) -> Float[Array, " K"]:
+    value = jnp.asarray(value, jnp.float32)
+    if value.shape not in ((), (K,)):
+        got = f"shape {value.shape}"
+        raise ValueError(f"{type(owner).__name__}: {name} must be one number or one for each of K={K}, got {got}")
+    return jnp.broadcast_to(value, (K,))

@@ -1,0 +1,71 @@
+"""How fast the clients are: a simulated clock, and stragglers that miss a deadline."""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from fedpick.arguments import require
+from fedpick.pytree import pytree
+
+TRAINING = 3.0  # passes over a sample: forward, and backward at twice its cost
+SCALAR = 4  # bytes
+
+
+@pytree
+class Devices:
+    """Speeds, one for all or one per client.
+
+    ``speed`` is samples per second in a forward pass (training a sample costs three), ``bandwidth`` bytes per second
+    each way, ``latency`` seconds per message. A selected client that takes longer than ``deadline`` seconds to train is
+    left behind: its seat is empty, and the round lasts until the deadline.
+
+    >>> Devices(speed=100.0, bandwidth=1e6).poll_seconds(jnp.array([50]), model_bytes=10**6)
+    Array([1.600004], dtype=float32)
+    """
+
+    speed: Any = 1000.0
+    bandwidth: Any = 1e6
+    latency: Any = 0.05
+    deadline: Any = float("inf")
+
+    def __post_init__(self) -> None:
+        for name in ("speed", "bandwidth", "deadline"):
+            require(self, name, getattr(self, name), "above 0", lambda x: x > 0)
+        require(self, "latency", self.latency, "at least 0", lambda x: x >= 0)
+
+    @classmethod
+    def lognormal(cls, num_clients: int, spread: float = 1.0, seed: int = 0, **options: Any) -> "Devices":
+        """Devices whose speed and bandwidth differ by a log-normal factor of median 1, as phones do.
+
+        >>> Devices.lognormal(3).speed.shape
+        (3,)
+        """
+        rng = np.random.default_rng(seed)
+        plain = cls(**options)
+        fast, wide = rng.lognormal(0.0, spread, (2, num_clients)).astype(np.float32)
+        return dataclasses.replace(
+            plain, speed=jnp.asarray(plain.speed * fast), bandwidth=jnp.asarray(plain.bandwidth * wide)
+        )
+
+    def poll_seconds(self, samples: Int[Array, " K"], model_bytes: int) -> Float[Array, " K"]:
+        """How long each client takes to get the model, evaluate it on so many samples, and answer with a scalar."""
+        return self._seconds(samples.astype(jnp.float32), model_bytes + SCALAR)
+
+    def train_seconds(self, samples: Int[Array, " K"], model_bytes: int) -> Float[Array, " K"]:
+        """How long each client takes to get the model, train on so many samples, and send it back with its loss."""
+        return self._seconds(TRAINING * samples.astype(jnp.float32), 2 * model_bytes + SCALAR)
+
+    def _seconds(self, passes: Float[Array, " K"], traffic: float) -> Float[Array, " K"]:
+        speed, bandwidth, latency = (_row(x, passes.shape[0]) for x in (self.speed, self.bandwidth, self.latency))
+        seconds: Float[Array, " K"] = 2 * latency + jnp.float32(traffic) / bandwidth + passes / speed
+        return seconds
+
+
+def _row(value: Any, K: int) -> Float[Array, " K"]:
+    value = jnp.asarray(value, jnp.float32)
+    if value.shape not in ((), (K,)):
+        raise ValueError(f"Devices: each speed must be one number or one for each of K={K}, got shape {value.shape}")
+    return jnp.broadcast_to(value, (K,))

@@ -1,0 +1,199 @@
+"""Who holds which data: flat arrays sorted by client, with offsets, so that nothing is padded to the largest client."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Real
+
+from fedpick.pytree import pytree, static
+
+Numbers = np.ndarray[Any, Any]
+
+
+def as_float(x: Array) -> Array:
+    """Inputs as float32, otherwise as they are."""
+    return x.astype(jnp.float32)
+
+
+def pixels(x: Array) -> Array:
+    """Bytes to pixels, normalised as the paper's code does: (x / 255 - 0.1307) / 0.3081."""
+    scaled: Array = x.astype(jnp.float32) * jnp.float32(1 / 255 / 0.3081) - jnp.float32(0.1307 / 0.3081)
+    return scaled
+
+
+@pytree
+class Federation:
+    """The data of K clients and the test set.
+
+    Client k holds the samples ``start[k]`` to ``start[k] + count[k] - 1`` of ``x`` and ``y``. ``size`` is what
+    strategies and the global objective go by: p_k = size_k / sum size. It is the number of samples unless given.
+    ``prepare`` turns stored inputs into what a model sees, when they are gathered: images stay bytes in memory.
+
+    >>> Federation.from_arrays(x=[[0.1], [0.2], [0.3]], y=[0, 1, 1], client=[1, 0, 1]).count
+    Array([1, 2], dtype=int32)
+    """
+
+    x: Real[Array, " N ..."]
+    y: Int[Array, " N"]
+    start: Int[Array, " K"]
+    count: Int[Array, " K"]
+    size: Real[Array, " K"]
+    test_x: Real[Array, " n ..."]
+    test_y: Int[Array, " n"]
+    classes: int = static()
+    largest: int = static()
+    prepare: Callable[[Array], Array] = static(default=as_float)
+    name: str = static(default="own data")
+
+    @property
+    def num_clients(self) -> int:
+        """K."""
+        return int(self.start.shape[0])
+
+    @property
+    def share(self) -> Float[Array, " K"]:
+        """p_k, each client's part of the data."""
+        size = self.size.astype(jnp.float32)
+        return size / size.sum()
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: Any,
+        y: Any,
+        client: Any,
+        *,
+        test: tuple[Any, Any] | None = None,
+        num_clients: int | None = None,
+        classes: int | None = None,
+        size: Any = None,
+        prepare: Callable[[Array], Array] = as_float,
+        name: str = "own data",
+    ) -> "Federation":
+        """A federation from one row per sample: inputs, labels 0..classes-1 and the client that holds it, 0..K-1."""
+        x, y, client = np.asarray(x), np.asarray(y), np.asarray(client)
+        _labels("client", client, len(x))
+        K = int(client.max()) + 1 if num_clients is None else num_clients
+        _below("client", client, K, "num_clients")
+        _inputs("x", x)
+        _labels("y", y, len(x))
+        test_x, test_y = (np.asarray(part) for part in test) if test else (x[:0], y[:0])
+        _inputs("test x", test_x)
+        _labels("test y", test_y, len(test_x), empty=True)
+        if test_x.shape[1:] != x.shape[1:]:
+            raise ValueError(f"Federation: test x must have samples of shape {x.shape[1:]}, got {test_x.shape[1:]}")
+        total = int(max(y.max(), test_y.max(initial=0))) + 1 if classes is None else classes
+        _below("y", y, total, "classes")
+        _below("test y", test_y, total, "classes")
+        count = np.bincount(client, minlength=K)
+        if not count.all():
+            empty = np.flatnonzero(count == 0)
+            raise ValueError(
+                f"Federation: every client must hold at least 1 sample, got none for clients {_few(empty)}"
+            )
+        size = count if size is None else np.asarray(size)
+        if size.shape != (K,) or not (np.isfinite(size).all() and (size > 0).all()):
+            raise ValueError(f"Federation: size must be K={K} numbers above 0, got {size!r}")
+        order = np.argsort(client, kind="stable")
+        return cls(
+            x=jnp.asarray(_narrow(x[order])),
+            y=jnp.asarray(y[order], jnp.int32),
+            start=jnp.asarray(np.concatenate([[0], np.cumsum(count)[:-1]]), jnp.int32),
+            count=jnp.asarray(count, jnp.int32),
+            size=jnp.asarray(size, jnp.int32 if size.dtype.kind in "iu" else jnp.float32),
+            test_x=jnp.asarray(_narrow(test_x)),
+            test_y=jnp.asarray(test_y, jnp.int32),
+            classes=total,
+            largest=int(count.max()),
+            prepare=prepare,
+            name=name,
+        )
+
+    @classmethod
+    def from_partition(cls, x: Any, y: Any, partition: Callable[[Numbers], Numbers], **options: Any) -> "Federation":
+        """A federation whose clients are made by a partition of the labels, such as ``Dirichlet(K=100, alpha=0.3)``.
+
+        >>> from fedpick.sim import IID
+        >>> Federation.from_partition(x=[[0.0]] * 6, y=[0, 1] * 3, partition=IID(K=2)).count
+        Array([3, 3], dtype=int32)
+        """
+        return cls.from_arrays(x, y, partition(np.asarray(y)), num_clients=getattr(partition, "K", None), **options)
+
+    def summary(self) -> "Summary":
+        """Sizes and labels by client; prints as a few lines.
+
+        >>> federation = Federation.from_arrays(x=[[0.1], [0.2], [0.3]], y=[0, 1, 1], client=[1, 0, 1])
+        >>> federation.summary().labels
+        array([[0, 1],
+               [1, 1]])
+        """
+        client = np.repeat(np.arange(self.num_clients), np.asarray(self.count))
+        labels = np.zeros((self.num_clients, self.classes), np.int64)
+        np.add.at(labels, (client, np.asarray(self.y)), 1)
+        return Summary(self.name, labels, int(self.test_y.shape[0]))
+
+
+class Summary(NamedTuple):
+    """What a federation looks like: ``labels[k, c]`` samples of class c at client k, for a heat map."""
+
+    name: str
+    labels: Numbers
+    test: int
+
+    @property
+    def sizes(self) -> Numbers:
+        """Samples by client."""
+        sizes: Numbers = self.labels.sum(axis=1)
+        return sizes
+
+    @property
+    def classes_per_client(self) -> Numbers:
+        """How many different labels each client holds."""
+        classes: Numbers = (self.labels > 0).sum(axis=1)
+        return classes
+
+    def __str__(self) -> str:
+        sizes, classes = self.sizes, self.classes_per_client
+        top = np.sort(sizes)[::-1][: max(1, len(sizes) // 10)].sum() / sizes.sum()
+        return "\n".join(
+            [
+                f"{self.name}: {len(sizes)} clients, {sizes.sum():,} samples, {self.test:,} test samples",
+                f"  samples per client: {sizes.min()} to {sizes.max()}, median {np.median(sizes):.0f};"
+                f" the largest tenth holds {top:.0%}",
+                f"  classes per client: {classes.min()} to {classes.max()} of {self.labels.shape[1]},"
+                f" mean {classes.mean():.1f}",
+            ]
+        )
+
+
+def _inputs(name: str, x: Numbers) -> None:
+    if x.dtype.kind not in "iufb":
+        raise ValueError(f"Federation: {name} must be numbers, got dtype {x.dtype}")
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        row = int(np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))[0])
+        raise ValueError(f"Federation: {name} must be finite, got NaN or infinity in row {row}")
+
+
+def _labels(name: str, labels: Numbers, rows: int, empty: bool = False) -> None:
+    if labels.ndim != 1 or len(labels) != rows or (rows == 0 and not empty):
+        raise ValueError(f"Federation: {name} must have one entry per sample ({rows}), got shape {labels.shape}")
+    if len(labels) and labels.dtype.kind not in "iu":
+        raise ValueError(f"Federation: {name} must be whole numbers, got dtype {labels.dtype}")
+
+
+def _below(name: str, labels: Numbers, limit: int, limit_name: str) -> None:
+    bad = np.flatnonzero((labels < 0) | (labels >= limit))
+    if len(bad):
+        value = f"{labels[bad[0]]} in row {bad[0]}"
+        raise ValueError(f"Federation: {name} must be at least 0 and below {limit_name}={limit}, got {value}")
+
+
+def _narrow(x: Numbers) -> Numbers:
+    """Bytes stay bytes; all else becomes float32."""
+    return x if x.dtype == np.uint8 else x.astype(np.float32)
+
+
+def _few(numbers: Numbers) -> str:
+    return ", ".join(map(str, numbers[:5])) + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")

@@ -1,0 +1,190 @@
+"""What a client does with the model, tau steps on mini-batches of its own; and what the server does with the result."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import optax  # type: ignore[import-untyped]
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from fedpick import sampling
+from fedpick.arguments import one_of, require
+from fedpick.pytree import pytree, static
+from fedpick.sim.federation import Federation
+from fedpick.sim.models import Model, Params
+
+Optimizer = Callable[[Any], optax.GradientTransformation]
+Number = float | Float[Array, ""]
+
+
+@pytree
+class Steps:
+    """A learning rate that is multiplied by ``factor`` at each of the rounds ``at``.
+
+    >>> [float(Steps(at=(150, 300))(jnp.int32(t))) for t in (0, 150, 400)]
+    [1.0, 0.5, 0.25]
+    """
+
+    at: tuple[int, ...] = static(default=())
+    factor: Number = 0.5
+
+    def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
+        """The multiple of the first learning rate in round t."""
+        passed = sum((t >= at).astype(jnp.float32) for at in self.at) if self.at else jnp.float32(0)
+        return jnp.asarray(self.factor, jnp.float32) ** passed
+
+
+@pytree
+class Local:
+    """Local training: tau steps of an optimiser on mini-batches of b samples, from the global model.
+
+    ``batches`` says how they are drawn: ``"distinct"``, uniformly and without replacement inside a batch, min(b, D_k)
+    samples, as the paper's code does; ``"replace"``, b independent draws; ``"epochs"``, through shuffled data, the last
+    batch of an epoch being what is left. ``optimizer`` makes an optax optimiser from the learning rate of the round,
+    ``eta * schedule(t)``. ``weight_decay`` adds decay * w to the gradient, ``prox`` adds prox * (w - global) (FedProx).
+
+    >>> Local(tau=30, b=64, eta=0.005, schedule=Steps(at=(150, 300))).tau
+    30
+    """
+
+    tau: int = static()
+    b: int = static()
+    eta: Number
+    schedule: Callable[[Any], Any] = Steps()
+    weight_decay: Number = 0.0
+    prox: Number = 0.0
+    batches: Literal["distinct", "replace", "epochs"] = static(default="distinct")
+    optimizer: Optimizer = static(default=optax.sgd)
+
+    def __post_init__(self) -> None:
+        require(self, "tau", self.tau, "at least 1", lambda x: x >= 1, whole=True)
+        require(self, "b", self.b, "at least 1", lambda x: x >= 1, whole=True)
+        one_of(self, "batches", self.batches, ("distinct", "replace", "epochs"))
+        for name in ("eta", "weight_decay", "prox"):
+            require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < jnp.inf))
+
+    def samples(self, count: Int[Array, ""]) -> Int[Array, ""]:
+        """How many samples a client of ``count`` processes in tau steps."""
+        if self.batches == "replace":
+            return jnp.full_like(count, self.tau * self.b)
+        if self.batches == "distinct":
+            return self.tau * jnp.minimum(count, self.b)
+        per_epoch = -(-count // self.b)
+        whole, rest = self.tau // per_epoch, self.tau % per_epoch
+        return whole * count + jnp.minimum(rest * self.b, count)
+
+
+@pytree
+class Server:
+    """What the server does with the averaged update: adds it (plain FedAvg), or hands it to an optax optimiser.
+
+    >>> Server(optax.adam, eta=0.01).eta  # FedAdam
+    0.01
+    """
+
+    optimizer: Optimizer | None = static(default=None)
+    eta: Number = 1.0
+
+    def __post_init__(self) -> None:
+        require(self, "eta", self.eta, "finite and above 0", lambda x: (x > 0) & (x < jnp.inf))
+
+    def init(self, params: Params) -> Any:
+        """The optimiser's memory."""
+        return self.optimizer(self.eta).init(params) if self.optimizer else ()
+
+    def update(self, params: Params, average: Params, state: Any, anybody: Bool[Array, ""]) -> tuple[Params, Any]:
+        """The next model from the weighted sum of the seats' updates; without anybody, nothing moves."""
+        if self.optimizer is None:
+            eta = jnp.asarray(self.eta, jnp.float32)
+            return jax.tree.map(lambda w, change: w + eta * change, params, average), state
+        gradient = jax.tree.map(jnp.negative, average)
+        change, moved = self.optimizer(self.eta).update(gradient, state, params)
+        keep = lambda new, old: jnp.where(anybody, new, old)  # noqa: E731
+        return jax.tree.map(keep, optax.apply_updates(params, change), params), jax.tree.map(keep, moved, state)
+
+
+def train(
+    federation: Federation,
+    model: Model,
+    local: Local,
+    params: Params,
+    client: Int[Array, ""],
+    key: PRNGKeyArray,
+    t: Int[Array, ""],
+) -> tuple[Params, Float[Array, ""]]:
+    """The local model after tau steps, and the mean of the tau mini-batch losses seen on the way."""
+    batch_key, noise_key = jax.random.split(key)
+    start, count = federation.start[client], federation.count[client]
+    index, used = batches(batch_key, count, local, federation.largest)
+    optimizer = local.optimizer(jnp.asarray(local.eta, jnp.float32) * local.schedule(t))
+    decay, prox = jnp.asarray(local.weight_decay, jnp.float32), jnp.asarray(local.prox, jnp.float32)
+
+    def step(carry: Any, batch: Any) -> Any:
+        (w, memory), (index, used, key) = carry, batch
+        x, y = federation.prepare(federation.x[start + index]), federation.y[start + index]
+
+        def loss(w: Params) -> Float[Array, ""]:
+            each = jnp.where(used, model.losses(w, x, y, key), jnp.float32(0))
+            mean: Float[Array, ""] = each.sum() / used.sum(dtype=jnp.float32)
+            return mean
+
+        value, gradient = jax.value_and_grad(loss)(w)
+        gradient = jax.tree.map(lambda g, w, w0: g + decay * w + prox * (w - w0), gradient, w, params)
+        change, memory = optimizer.update(gradient, memory, w)
+        return (optax.apply_updates(w, change), memory), value
+
+    inputs = (index, used, jax.random.split(noise_key, local.tau))
+    (trained, _), losses = lax.scan(step, (params, optimizer.init(params)), inputs)
+    return trained, losses.mean()
+
+
+def batches(
+    key: PRNGKeyArray, count: Int[Array, ""], local: Local, largest: int
+) -> tuple[Int[Array, "tau b"], Bool[Array, "tau b"]]:
+    """Places within a client's own data for each step, and which of the b slots hold a sample."""
+    shape = (local.tau, local.b)
+    if local.batches == "replace":
+        return sampling.integers(key, shape, count), jnp.ones(shape, bool)
+    if local.batches == "epochs":
+        return _epochs(key, count, local, largest)
+    return distinct(key, count, shape)
+
+
+def distinct(
+    key: PRNGKeyArray, count: Int[Array, ""], shape: tuple[int, int]
+) -> tuple[Int[Array, "tau b"], Bool[Array, "tau b"]]:
+    """min(b, count) different places per row, every subset equally likely (Floyd's algorithm, all rows at once)."""
+    b = shape[1]
+    number = jnp.minimum(count, b)
+    slot = jnp.arange(b, dtype=jnp.int32)
+    last = count - number + slot  # slot i draws from 0..last[i], and takes last[i] itself where the draw is taken
+    drawn = sampling.integers(key, shape, jnp.broadcast_to(jnp.maximum(last, 0)[None, :] + 1, shape))
+
+    def choose(i: Int[Array, ""], chosen: Int[Array, "tau b"]) -> Int[Array, "tau b"]:
+        taken = jnp.any(chosen == drawn[:, i][:, None], axis=1)
+        return chosen.at[:, i].set(jnp.where(taken, last[i], drawn[:, i]))
+
+    chosen = lax.fori_loop(0, b, choose, jnp.full(shape, -1, jnp.int32))
+    used = jnp.broadcast_to((slot < number)[None, :], shape)
+    return jnp.where(used, chosen, 0), used
+
+
+def _epochs(
+    key: PRNGKeyArray, count: Int[Array, ""], local: Local, largest: int
+) -> tuple[Int[Array, "tau b"], Bool[Array, "tau b"]]:
+    tau, b = local.tau, local.b
+    per_epoch = -(-count // b)
+    step = jnp.arange(tau, dtype=jnp.int32)
+    epoch, within = step // per_epoch, step % per_epoch
+
+    def order(epoch: Int[Array, ""]) -> Int[Array, " largest"]:
+        lot = sampling.uniforms(jax.random.fold_in(key, epoch), (largest,))
+        own = jnp.arange(largest, dtype=jnp.int32) < count
+        return jnp.argsort(jnp.where(own, lot, jnp.inf)).astype(jnp.int32)
+
+    place = within[:, None] * b + jnp.arange(b, dtype=jnp.int32)[None, :]
+    used = place < count
+    index = lax.map(lambda now: order(now[0])[now[1]], (epoch, jnp.where(used, place, 0)))
+    return jnp.where(used, index, 0), used

@@ -1,0 +1,149 @@
+"""Models as pure functions, and the two objectives: cross-entropy, and the minus-probability that the paper trained."""
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from fedpick.arguments import one_of, require
+
+Params = Any
+Objective = Literal["cross-entropy", "minus-probability"]
+
+
+class Model(NamedTuple):
+    """What the simulator needs of a model.
+
+    ``init(key)`` gives parameters, any pytree. ``losses(params, x, y, key)`` gives one loss per sample; the key is for
+    dropout, and None means evaluation. ``predict(params, x)`` gives labels. No loss lies below ``lowest``.
+
+    >>> model = logistic(dim=2, classes=3)
+    >>> model.losses(model.init(jax.random.key(0)), jnp.ones((4, 2)), jnp.zeros(4, jnp.int32), None).shape
+    (4,)
+    """
+
+    init: Callable[[PRNGKeyArray], Params]
+    losses: Callable[[Params, Array, Array, PRNGKeyArray | None], Float[Array, " n"]]
+    predict: Callable[[Params, Array], Int[Array, " n"]]
+    lowest: float = 0.0
+
+
+def from_apply(
+    init: Callable[[PRNGKeyArray], Params],
+    apply: Callable[[Params, Array, PRNGKeyArray | None], Float[Array, "n c"]],
+    objective: Objective = "cross-entropy",
+) -> Model:
+    """A classifier from any pure ``init(key)`` and ``apply(params, x, key) -> logits``: Flax, Equinox, your own.
+
+    >>> model = from_apply(lambda key: jnp.zeros((2, 3)), lambda w, x, key: x @ w)
+    >>> model.predict(jnp.eye(2, 3), jnp.array([[0.0, 1.0]]))
+    Array([1], dtype=int32)
+    """
+    one_of("from_apply", "objective", objective, ("cross-entropy", "minus-probability"))
+
+    def losses(params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Float[Array, " n"]:
+        log_probability = jax.nn.log_softmax(apply(params, x, key))
+        right = jnp.take_along_axis(log_probability, y[:, None], axis=1)[:, 0]
+        return -right if objective == "cross-entropy" else -jnp.exp(right)
+
+    def predict(params: Params, x: Array) -> Int[Array, " n"]:
+        label: Int[Array, " n"] = jax.lax.argmax(apply(params, x, None), 1, jnp.int32)
+        return label
+
+    return Model(init, losses, predict, 0.0 if objective == "cross-entropy" else -1.0)
+
+
+@functools.cache  # the same arguments give the same object, and so the same compiled program
+def logistic(dim: int, classes: int, objective: Objective = "cross-entropy") -> Model:
+    """Multinomial logistic regression with bias, started at zero, as in the paper's Synthetic experiment.
+
+    >>> jax.tree.map(jnp.shape, logistic(dim=60, classes=10).init(jax.random.key(0)))
+    {'b': (10,), 'w': (60, 10)}
+    """
+    _shape("logistic", dim=dim, classes=classes)
+
+    def init(key: PRNGKeyArray) -> Params:
+        return {"w": jnp.zeros((dim, classes), jnp.float32), "b": jnp.zeros(classes, jnp.float32)}
+
+    def apply(params: Params, x: Array, key: PRNGKeyArray | None) -> Array:
+        logits: Array = _flat(x) @ params["w"] + params["b"][None, :]
+        return logits
+
+    return from_apply(init, apply, objective)
+
+
+@functools.cache
+def mlp(
+    dim: int,
+    classes: int,
+    hidden: tuple[int, ...] = (64, 30),
+    dropout: float = 0.5,
+    objective: Objective = "cross-entropy",
+) -> Model:
+    """A ReLU network with dropout after the last hidden layer, and PyTorch's initialisation: the paper's 784-64-30-10.
+
+    Weights and biases start uniform on +-1/sqrt(fan-in).
+
+    >>> model = mlp(dim=784, classes=10)
+    >>> sum(leaf.size for leaf in jax.tree.leaves(model.init(jax.random.key(0))))
+    52500
+    """
+    _shape("mlp", dim=dim, classes=classes, hidden=hidden)
+    require("mlp", "dropout", dropout, "at least 0 and below 1", lambda rate: (rate >= 0) & (rate < 1))
+    widths = (dim, *hidden, classes)
+
+    def init(key: PRNGKeyArray) -> Params:
+        layers = []
+        for layer, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
+            w_key, b_key = jax.random.split(jax.random.fold_in(key, layer))
+            bound = fan_in**-0.5
+            w = jax.random.uniform(w_key, (fan_in, fan_out), jnp.float32, -bound, bound)
+            layers.append({"w": w, "b": jax.random.uniform(b_key, (fan_out,), jnp.float32, -bound, bound)})
+        return layers
+
+    def apply(params: Params, x: Array, key: PRNGKeyArray | None) -> Array:
+        x = _flat(x)
+        for layer in params[:-1]:
+            x = jax.nn.relu(x @ layer["w"] + layer["b"][None, :])
+        if key is not None and dropout > 0:
+            kept = jax.random.bernoulli(key, jnp.float32(1 - dropout), x.shape)
+            x = jnp.where(kept, x / jnp.float32(1 - dropout), jnp.float32(0))
+        logits: Array = x @ params[-1]["w"] + params[-1]["b"][None, :]
+        return logits
+
+    return from_apply(init, apply, objective)
+
+
+@functools.cache
+def quadratic_model(v: int, spread: float = 100.0) -> Model:
+    """F_k(w) = h_k/2 |w|^2 - e_k w + |e_k|^2 / (2 h_k), of samples (h_k, e_k); w starts N(0, spread^2) per entry.
+
+    >>> model = quadratic_model(v=2)
+    >>> model.losses(jnp.array([1.0, 1.0]), jnp.array([[2.0, 2.0, 2.0]]), jnp.zeros(1, jnp.int32), None)
+    Array([0.], dtype=float32)
+    """
+    _shape("quadratic_model", v=v)
+
+    def init(key: PRNGKeyArray) -> Params:
+        return spread * jax.random.normal(key, (v,), jnp.float32)
+
+    def losses(params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Float[Array, " n"]:
+        # Written as h/2 |w - e/h|^2, which does not cancel near the optimum.
+        h, e = x[:, 0], x[:, 1:]
+        return h / 2 * jnp.sum((params[None, :] - e / h[:, None]) ** 2, axis=1)
+
+    return Model(init, losses, lambda params, x: jnp.zeros(x.shape[0], jnp.int32))
+
+
+def _flat(x: Array) -> Array:
+    return x.reshape(x.shape[0], -1)
+
+
+def _shape(owner: str, **numbers: Any) -> None:
+    for name, value in numbers.items():
+        for number in value if isinstance(value, tuple) else (value,):
+            require(owner, name, number, "at least 1", lambda n: n >= 1, whole=True)

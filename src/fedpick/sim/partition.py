@@ -1,0 +1,148 @@
+"""Ways to deal the samples of a data set out to K clients: each maps the labels to a client for every sample."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedpick.arguments import require
+
+Numbers = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class IID:
+    """Every client gets a random share of equal size.
+
+    >>> np.bincount(IID(K=3)(np.zeros(9, int)))
+    array([3, 3, 3])
+    """
+
+    K: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _clients(self)
+
+    def __call__(self, labels: Numbers) -> Numbers:
+        _enough(self, labels)
+        return np.random.default_rng(self.seed).permutation(np.arange(len(labels)) % self.K)
+
+
+@dataclass(frozen=True)
+class Dirichlet:
+    """Dir_K(alpha) by label (Hsu et al. 2019): each class is dealt out in proportions drawn from Dir_K(alpha).
+
+    Smaller alpha, more heterogeneity. ``capped`` is the paper's code: a client that already holds N / K samples gets
+    nothing of the classes that follow, which evens out the sizes. Redrawn until everybody has ``least`` samples.
+
+    >>> labels = np.arange(2000) % 10
+    >>> client = Dirichlet(K=5, alpha=0.3)(labels)
+    >>> len(client), bool(np.bincount(client).min() >= 10)
+    (2000, True)
+    """
+
+    K: int
+    alpha: float
+    capped: bool = True
+    least: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _clients(self)
+        require(self, "alpha", self.alpha, "finite and above 0", lambda a: (a > 0) & (a < np.inf))
+        require(self, "least", self.least, "at least 1", lambda n: n >= 1, whole=True)
+
+    def __call__(self, labels: Numbers) -> Numbers:
+        _enough(self, labels)
+        rng = np.random.default_rng(self.seed)
+        for _ in range(1000):
+            client = self._draw(rng, labels)
+            if np.bincount(client, minlength=self.K).min() >= self.least:
+                return client
+        rule = f"low enough to be met (1000 draws of K={self.K}, alpha={self.alpha} did not)"
+        raise ValueError(f"Dirichlet: least must be {rule}, got {self.least}")
+
+    def _draw(self, rng: np.random.Generator, labels: Numbers) -> Numbers:
+        client = np.empty(len(labels), np.int64)
+        held = np.zeros(self.K, np.int64)
+        for label in np.unique(labels):
+            rows = rng.permutation(np.flatnonzero(labels == label))
+            part = rng.dirichlet(np.full(self.K, self.alpha))
+            if self.capped:
+                part = part * (held < len(labels) / self.K)
+            if not part.sum() > 0:  # everybody else is full, or the draw has underflowed
+                part = np.ones(self.K)
+            ends = (np.cumsum(part / part.sum())[:-1] * len(rows)).astype(np.int64)
+            for k, mine in enumerate(np.split(rows, ends)):
+                client[mine] = k
+                held[k] += len(mine)
+        return client
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Sorted by label and cut into equal shards, ``per_client`` of them to each client (McMahan et al. 2017).
+
+    >>> labels = np.repeat(np.arange(10), 20)
+    >>> client = Shards(K=10, per_client=2)(labels)
+    >>> max(len(np.unique(labels[client == k])) for k in range(10)) <= 2
+    True
+    """
+
+    K: int
+    per_client: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _clients(self)
+        require(self, "per_client", self.per_client, "at least 1", lambda n: n >= 1, whole=True)
+
+    def __call__(self, labels: Numbers) -> Numbers:
+        shards = self.K * self.per_client
+        if len(labels) < shards:
+            raise ValueError(f"Shards: K * per_client must be at most the {len(labels)} samples, got {shards}")
+        rng = np.random.default_rng(self.seed)
+        owner = rng.permutation(np.arange(shards) % self.K)
+        client = np.empty(len(labels), np.int64)
+        order = rng.permutation(len(labels))
+        order = order[np.argsort(labels[order], kind="stable")]
+        for shard, rows in enumerate(np.array_split(order, shards)):
+            client[rows] = owner[shard]
+        return client
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """Sizes in proportion to draws of density a x^(a-1) on [0, 1] (the paper's law for p_k, a = 3); labels at random.
+
+    >>> int(np.bincount(PowerLaw(K=4)(np.zeros(1000, int))).sum())
+    1000
+    """
+
+    K: int
+    a: float = 3.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _clients(self)
+        require(self, "a", self.a, "finite and above 0", lambda a: (a > 0) & (a < np.inf))
+
+    def __call__(self, labels: Numbers) -> Numbers:
+        _enough(self, labels)
+        rng = np.random.default_rng(self.seed)
+        part = rng.uniform(size=self.K) ** (1 / self.a)
+        # One sample each, the rest by share.
+        client = np.repeat(np.arange(self.K), 1 + rng.multinomial(len(labels) - self.K, part / part.sum()))
+        return rng.permutation(client)
+
+
+def _clients(partition: Any) -> None:
+    require(partition, "K", partition.K, "at least 1", lambda k: k >= 1, whole=True)
+    require(partition, "seed", partition.seed, "at least 0", lambda s: s >= 0, whole=True)
+
+
+def _enough(partition: Any, labels: Numbers) -> None:
+    name = type(partition).__name__
+    if len(labels) < partition.K:
+        raise ValueError(f"{name}: K must be at most the number of samples, {len(labels)}, got {partition.K}")

@@ -1,0 +1,121 @@
+"""What a simulation found: arrays with one row per run, and the questions one asks of them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedpick.arguments import one_of
+from fedpick.sim.devices import SCALAR
+
+Numbers = np.ndarray[Any, Any]
+
+METRICS = ("loss", "test_loss", "test_accuracy", "skew", "worst_loss", "loss_variance", "worst_accuracy")
+
+
+@dataclass(frozen=True)
+class Result:
+    """R runs of T rounds with m seats, evaluated at E points.
+
+    ``runs[r]`` names what run r was: its seed and the swept values. ``evaluated`` [E] are the rounds played before each
+    evaluation, the first being 0. ``metrics`` holds ``loss``, ``test_loss``, ``test_accuracy``, ``skew`` [R, E] and
+    ``client_loss``, ``client_accuracy`` [R, E, K]; ``records`` holds ``clients``, ``weights`` [R, T, m] and, by round,
+    ``train_loss``, ``polled``, ``trained``, ``returned``, ``poll_samples``, ``train_samples``, ``seconds`` [R, T].
+    ``finished`` is False where the simulation was interrupted or stopped at its target.
+    """
+
+    runs: list[dict[str, Any]]
+    share: Numbers = field(repr=False)
+    model_bytes: int
+    evaluated: Numbers = field(repr=False)
+    metrics: dict[str, Numbers] = field(repr=False)
+    records: dict[str, Numbers] = field(repr=False)
+    params: Any = field(repr=False, default=None)
+    finished: bool = True
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were played."""
+        return int(self.records["weights"].shape[1])
+
+    def metric(self, name: str) -> Numbers:
+        """A metric by evaluation, [R, E]; those over clients are worst_loss, loss_variance and worst_accuracy."""
+        one_of("Result", "metric", name, METRICS)
+        if name == "worst_loss":
+            return np.asarray(self.metrics["client_loss"].max(axis=-1))
+        if name == "worst_accuracy":
+            return np.asarray(self.metrics["client_accuracy"].min(axis=-1))
+        if name == "loss_variance":
+            return np.asarray(self.metrics["client_loss"].var(axis=-1))
+        return self.metrics[name]
+
+    def rounds_to(self, metric: str, target: float) -> Numbers:
+        """The first evaluated round at which each run reaches the target, [R]; inf where it never does.
+
+        Accuracies reach it from below, losses from above.
+        """
+        first = self._first(metric, target)
+        return np.where(first >= 0, self.evaluated[first].astype(float), np.inf)
+
+    def seconds_to(self, metric: str, target: float) -> Numbers:
+        """The same on the simulated clock."""
+        first = self._first(metric, target)
+        clock = np.concatenate([np.zeros((len(self.runs), 1)), self.records["seconds"].cumsum(axis=1)], axis=1)
+        return np.where(first >= 0, clock[np.arange(len(first)), self.evaluated[first]], np.inf)
+
+    def _first(self, metric: str, target: float) -> Numbers:
+        values = self.metric(metric)
+        reached = values >= target if "accuracy" in metric else values <= target
+        return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
+
+    @property
+    def counts(self) -> Numbers:
+        """How many seats each client held that came back, [R, K]."""
+        clients = self.records["clients"]
+        counts = np.zeros((len(self.runs), len(self.share)), np.int64)
+        for run, chosen in enumerate(clients):
+            np.add.at(counts[run], chosen[chosen >= 0], 1)
+        return counts
+
+    @property
+    def costs(self) -> dict[str, Numbers]:
+        """Exact costs by round, [R, T]: messages, bytes_down, bytes_up, poll_samples, train_samples, seconds."""
+        counted = {name: self.records[name].astype(np.int64) for name in ("polled", "trained", "returned")}
+        return {
+            "messages": 2 * counted["polled"] + counted["trained"] + counted["returned"],
+            "bytes_down": self.model_bytes * (counted["polled"] + counted["trained"]),
+            "bytes_up": SCALAR * counted["polled"] + (self.model_bytes + SCALAR) * counted["returned"],
+            **{name: self.records[name] for name in ("poll_samples", "train_samples", "seconds")},
+        }
+
+    def where(self, **values: Any) -> "Result":
+        """The runs with these values, such as ``result.where(d=6)``."""
+        keep = [r for r, run in enumerate(self.runs) if all(run.get(name) == value for name, value in values.items())]
+        if not keep:
+            raise ValueError(f"Result: {values} must match a run, got none among {self.runs[:3]} ...")
+        part = {name: value[keep] for name, value in self.metrics.items()}
+        rows = {name: value[keep] for name, value in self.records.items()}
+        params = _rows(self.params, keep)
+        runs = [self.runs[r] for r in keep]
+        return Result(runs, self.share, self.model_bytes, self.evaluated, part, rows, params, self.finished)
+
+
+def confidence(values: Any, level: float = 0.95, draws: int = 2000, seed: int = 0) -> tuple[float, float, float]:
+    """The median of values over seeds, and a bootstrap interval for it; inf counts as later than everything.
+
+    >>> confidence([3.0, 4.0, 5.0, 4.0, float("inf")])
+    (4.0, 3.0, inf)
+    """
+    numbers = np.sort(np.asarray(values, float))
+    picks = np.random.default_rng(seed).integers(0, len(numbers), (draws, len(numbers)))
+    # The lower median needs no mean of two, which would be undefined between a number and infinity.
+    middle = (len(numbers) - 1) // 2
+    medians = np.sort(np.sort(numbers[picks], axis=1)[:, middle])
+    low, high = (medians[round(q * (draws - 1))] for q in ((1 - level) / 2, (1 + level) / 2))
+    return float(numbers[middle]), float(low), float(high)
+
+
+def _rows(params: Any, keep: list[int]) -> Any:
+    import jax
+
+    return jax.tree.map(lambda leaf: leaf[np.asarray(keep)], params)
