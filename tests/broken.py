@@ -53,6 +53,37 @@ class SilentClientsEligible(PowerOfChoice):
 
 
 @broken("law 6")
+class SilentClientsAnswerFromMemory(PowerOfChoice):
+    def select(self, key, state, clients, candidates, losses):
+        return PowerOfChoice.select(
+            self, key, state, clients, candidates, jnp.where(jnp.isnan(losses), state.loss, losses)
+        )
+
+
+@broken("law 7")
+class WeightsGrowWithTheRounds(PowerOfChoice):
+    def select(self, key, state, clients, candidates, losses):
+        chosen, weights = PowerOfChoice.select(self, key, state, clients, candidates, losses)
+        return Selection(chosen, weights * jnp.where(state.round > 0, jnp.float32(3), jnp.float32(1)))
+
+
+@broken("law 7")
+class EmptySeatsOfClientZero(PowerOfChoice):
+    def select(self, key, state, clients, candidates, losses):
+        chosen, weights = PowerOfChoice.select(self, key, state, clients, candidates, losses)
+        return Selection(jnp.maximum(chosen, 0), weights)
+
+
+@broken("law 4")
+class KeyOfItsOwn(PowerOfChoice):
+    def propose(self, key, state, clients):
+        return PowerOfChoice.propose(self, jax.random.key(0), state, clients)
+
+    def select(self, key, state, clients, candidates, losses):
+        return PowerOfChoice.select(self, jax.random.key(0), state, clients, candidates, losses)
+
+
+@broken("law 6")
 class SomebodyWhereNobodyIs(PowerOfChoice):
     def select(self, key, state, clients, candidates, losses):
         clients, weights = PowerOfChoice.select(self, key, state, clients, candidates, losses)
@@ -183,6 +214,14 @@ class SortsEverybody(PowerOfChoice):
         arrival = sampling.arrivals(key, weight(clients))
         place = jnp.argsort(jnp.argsort(arrival)).astype(jnp.int32)
         return (place < self.d) & (arrival < jnp.inf)
+
+
+@broken("law 8")
+class SortsEverybodyByTopK(PowerOfChoice):
+    def propose(self, key, state, clients):
+        arrival, order = jax.lax.top_k(-sampling.arrivals(key, weight(clients)), clients.size.shape[0])
+        first = (jnp.arange(order.shape[0], dtype=jnp.int32) < self.d) & (arrival > -jnp.inf)
+        return jnp.zeros(order.shape, bool).at[order].set(first)
 
 
 @broken("law 8")

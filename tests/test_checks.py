@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from broken import BROKEN
 from rounds import EVERY, every
@@ -74,6 +76,21 @@ def test_a_class_that_jit_may_take_for_another_is_refused():
 
     with pytest.raises(LawBrokenError, match="Confusable: jit may take it for another class"):
         check_selector(Confusable(1))
+
+
+def test_numbers_of_numpy_and_jax_are_numbers_too():
+    check_selector(fedpick.PowerOfChoice(2, np.int64(12), metric=fedpick.ClippedLoss(jnp.float32(3))))
+
+
+def test_wrong_arguments_of_the_check_itself():
+    with pytest.raises(ValueError, match="check_selector: num_clients must be at least 1, got 0"):
+        check_selector(fedpick.Rand(1), num_clients=0)
+    with pytest.raises(ValueError, match="check_selector: seed must be at least 0"):
+        check_selector(fedpick.Rand(1), seed=-1)
+    with pytest.raises(LawBrokenError, match="Rand must be an object: make one"):
+        check_selector(fedpick.Rand)
+    with pytest.raises(LawBrokenError, match="LocalLoss must have m, as the protocol asks"):
+        check_selector(fedpick.LocalLoss())
 
 
 def test_a_static_number_that_is_declared_passes():

@@ -23,13 +23,28 @@ NAN = float("nan")
         (lambda: Rand(True), "Rand: m must be a whole number, got True"),
         (lambda: PowerOfChoice(3, 2), "PowerOfChoice: d must be at least m=3, got 2"),
         (lambda: PowerOfChoice(3, 6.0), "PowerOfChoice: d must be a whole number, got 6.0"),
-        (lambda: PowerOfChoice(3, "6"), "PowerOfChoice: d must be a whole number or a Schedule, got '6'"),
-        (lambda: PowerOfChoice(1, max), "PowerOfChoice: d must be a whole number or a Schedule, got <built-in"),
+        (lambda: PowerOfChoice(3, "6"), "PowerOfChoice: d must be a whole number, got '6'"),
+        (lambda: PowerOfChoice(1, max), "PowerOfChoice: d must be a whole number, got <built-in"),
         (lambda: PowerOfChoice(3, jnp.array([6, 1])), "PowerOfChoice: d must be at least m=3, got Array([6, 1]"),
         (
             lambda: PowerOfChoice(1, 2, "half"),
             "PowerOfChoice: loss must be one of 'full', 'batch', 'stale', got 'half'",
         ),
+        (lambda: PowerOfChoice(1, None), "PowerOfChoice: d must be a whole number, got None"),
+        (
+            lambda: PowerOfChoice(1, 2, metric=None),
+            "PowerOfChoice: metric must be a function of (loss, size), got None",
+        ),
+        (
+            lambda: PowerOfChoice(1, 2, metric=QFairLoss),
+            "PowerOfChoice: metric must be a function of (loss, size), got",
+        ),
+        (lambda: Rand(1, replace="false"), "Rand: replace must be True or False, got 'false'"),
+        (lambda: fedpick.LocalLoss(by_size=1), "LocalLoss: by_size must be True or False, got 1"),
+        (lambda: fedpick.from_dict([1]), "from_dict: data must be a mapping, got [1]"),
+        (lambda: round_keys(0, -1), "round_keys: t must be at least 0 and below 4294967295, got -1"),
+        (lambda: round_keys("a", 0), "round_keys: seed must be a whole number, got 'a'"),
+        (lambda: PowerOfChoice(1, 2).init(2.5), "Ledger: num_clients must be a whole number, got 2.5"),
         (lambda: PowerOfChoice(1, 2, metric=7), "PowerOfChoice: metric must be a function of (loss, size), got 7"),
         (lambda: AFL(3, alpha1=1.0), "AFL: alpha1 must be at least 0 and below 1, got 1.0"),
         (lambda: AFL(3, alpha1=-0.1), "AFL: alpha1 must be at least 0 and below 1, got -0.1"),
@@ -39,10 +54,10 @@ NAN = float("nan")
         (lambda: AFL(3, valuation="size"), "AFL: valuation must be one of 'loss', 'sqrt-size', got 'size'"),
         (lambda: QFairLoss(-1.0), "QFairLoss: q must be finite and at least 0, got -1.0"),
         (lambda: ClippedLoss(NAN), "ClippedLoss: limit must be a number, not NaN, got nan"),
-        (lambda: Shrinking(0), "Shrinking: rounds must be at least 1, got 0"),
+        (lambda: Shrinking(0), "Shrinking: rounds must be at least 1 and below 2**31, got 0"),
         (lambda: Shrinking(100, 0), "Shrinking: steps must be at least 1 and at most 46340, got 0"),
         (lambda: Shrinking(10, 20), "Shrinking: rounds must be at least steps=20, got 10"),
-        (lambda: round_keys(-1, 0), "round_keys: seed must be at least 0 and below 2**64, got -1"),
+        (lambda: round_keys(-1, 0), "round_keys: seed must be at least 0 and below 18446744073709551616, got -1"),
         (lambda: fedpick.strategy("powd", m=1), "strategy: name must be one of rand, "),
         (lambda: fedpick.strategy("powd", m=1), "got 'powd'; did you mean 'pow-d'?"),
         (lambda: fedpick.strategy("pow-d", m=1), "pow-d: d is missing; pow-d takes m, d, metric"),
@@ -73,8 +88,8 @@ def clients(size=(1, 2, 3), available=None):
         (Rand(4, replace=False), clients(), "Rand: m must be at most K=3, got 4"),
         (Uniform(4), clients(), "Uniform: m must be at most K=3, got 4"),
         (AFL(4), clients(), "AFL: m must be at most K=3, got 4"),
-        (Rand(1), clients([1, -5, 3]), "Rand: size must be finite and at least 0, got -5 for client 1"),
-        (Rand(1), clients([1.0, 2.0, NAN]), "Rand: size must be finite and at least 0, got nan for client 2"),
+        (Rand(1), clients([1, -5, 3]), "Rand: size must be 0 or between 1e-30 and 1e30, got -5 for client 1"),
+        (Rand(1), clients([1.0, 2.0, NAN]), "Rand: size must be 0 or between 1e-30 and 1e30, got nan for client 2"),
         (Rand(1), clients([0, 0, 0]), "Rand: size must be above 0 for at least one client, got all zero"),
         (Rand(1), clients(["a", "b"]), "Rand: size must be numbers, got dtype <U1"),
         (Rand(1), clients([[1, 2]]), "Rand: size must have shape (K,) with K at least 1, got shape (1, 2)"),
@@ -122,6 +137,38 @@ def test_numbers_that_are_traced_cannot_be_looked_at_and_never_make_a_wrong_pick
     assert selection.weights.tolist() == [0, 0]
     drawn = jax.vmap(lambda d: play(PowerOfChoice(2, d), jnp.arange(1, 5))[0])(jnp.array([-7, 1, 2, 3, 9], jnp.int32))
     assert drawn.sum(axis=1).tolist() == [2, 2, 2, 3, 4]
+
+
+def test_a_state_of_other_clients_and_a_report_of_other_seats_are_refused():
+    selector = PowerOfChoice(1, 2)
+    with pytest.raises(ValueError, match="Ledger: K must be 3 as in size, got a state of 1"):
+        selector.propose(round_keys(0, 0).propose, selector.init(1), clients())
+    seats = fedpick.Selection(jnp.array([2]), jnp.array([1.0]))
+    with pytest.raises(
+        ValueError, match=r"must have one shape \(m,\), got clients \(1,\), weights \(1,\) and loss \(3,\)"
+    ):
+        selector.observe(selector.init(3), seats, fedpick.Report(jnp.zeros(3)))
+
+
+def test_sizes_beyond_32_bits_count_in_full():
+    for size in (np.array([3_000_000_000, 1]), [2**40, 1], np.array([1e30, 1.0])):
+        facts = Clients(size, np.ones(2, bool))
+        full = fedpick.Full()
+        _, weights = full.select(
+            round_keys(0, 0).select, (), facts, full.propose(None, (), facts), np.zeros(2, np.float32)
+        )
+        assert weights[0] > 0.999
+        assert 0 <= weights[1] < 1e-9
+
+
+def test_traced_sizes_that_are_no_sizes_carry_no_weight():
+    @jax.jit
+    def weights(size):
+        facts, full = Clients(size, jnp.ones(3, bool)), fedpick.Full()
+        return full.select(None, (), facts, jnp.ones(3, bool), jnp.zeros(3, jnp.float32)).weights
+
+    for bad in (NAN, -5.0, float("inf")):
+        np.testing.assert_allclose(weights(jnp.array([1.0, bad, 3.0])), [0.25, 0, 0.75])
 
 
 @pytest.mark.parametrize("name", ["rand", "rand-distinct", "pow-d", "cpow-d", "rpow-d"])

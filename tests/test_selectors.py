@@ -172,6 +172,34 @@ def test_afl_survives_huge_and_infinite_valuations():
     np.testing.assert_allclose(weights, [0.5, 0.5])
 
 
+@pytest.mark.parametrize("loss", [1.0, 1e10, float("inf")])
+def test_afl_draws_evenly_among_equal_valuations_however_large(loss):
+    state = Ledger.init(4)._replace(loss=jnp.full(4, loss, jnp.float32))
+    selector = AFL(1, alpha1=0.0, alpha2=100.0, alpha3=0.0)
+    seats = jax.vmap(lambda t: select(selector, [1, 1, 1, 1], state=state, t=t).clients)(jnp.arange(4000))
+    assert np.bincount(np.asarray(seats).ravel(), minlength=4).min() > 1000 - 5 * np.sqrt(750)
+
+
+def test_afl_leaves_out_clients_without_data():
+    clients, _ = select(AFL(2), [0, 0, 5])
+    assert sorted(clients.tolist()) == [-1, 2]
+
+
+@pytest.mark.parametrize("losses", [[2.5, 3.0], [0.2, 0.4], [1e7, 2e7]])
+def test_no_q_is_too_large(losses):
+    for by_size in (False, True):
+        selector = PowerOfChoice(1, 2, metric=QFairLoss(100.0, by_size))
+        seats = jax.vmap(lambda t, s=selector: select(s, [3, 3], losses, t=t).clients)(jnp.arange(40))
+        assert (np.asarray(seats) == 1).all()
+
+
+def test_strategies_go_through_the_idioms_of_jax():
+    assert jax.tree.map(lambda _: 0, PowerOfChoice(2, 4)).d == 0
+    assert jax.grad(lambda s: -s.alpha1 * s.alpha2)(AFL(2)).alpha2 == -0.75
+    with jax.disable_jit():
+        assert len(select(PowerOfChoice(2, 3), [1, 2, 3], [1.0, 2.0, 3.0]).clients) == 2
+
+
 def test_the_keys_of_a_round_are_all_different_and_wide_seeds_count():
     rounds = [round_keys(seed, t) for seed in (0, 1, 2**32, 2**63) for t in (0, 1, 2**31 - 1)]
     words = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for keys in rounds for key in keys}

@@ -25,33 +25,36 @@ def known(value: Any) -> np.ndarray[Any, Any] | None:
     return np.asarray(value)
 
 
-def seats(owner: object, value: Any) -> int:
-    """m, the number of seats, as a plain int."""
+def natural(owner: object, name: str, value: Any) -> int:
+    """A number that sets a shape, such as m, as a plain int."""
     try:
         if isinstance(value, bool | np.bool_):
             raise TypeError
-        m = operator.index(value)
+        number = operator.index(value)
     except TypeError:
-        raise ValueError(f"{_name(owner)}: m must be a whole number, got {value!r}") from None
-    if m < 1:
-        raise ValueError(f"{_name(owner)}: m must be at least 1, got {m}")
-    return m
+        raise ValueError(f"{_name(owner)}: {name} must be a whole number, got {value!r}") from None
+    if number < 1:
+        raise ValueError(f"{_name(owner)}: {name} must be at least 1, got {number}")
+    return number
 
 
 def require(
     owner: object, name: str, value: Any, rule: str, holds: Callable[[np.ndarray[Any, Any]], Any], whole: bool = False
 ) -> None:
     """Raise unless every number in ``value`` keeps the rule; traced values pass."""
-    if isinstance(value, str):
-        raise ValueError(f"{_name(owner)}: {name} must be a number, got {value!r}")
-    numbers = known(value)
-    if numbers is None:
+    if isinstance(value, jax.core.Tracer):
         return
-    kinds = "iu" if whole else "iuf"
-    if numbers.dtype.kind not in kinds:
+    numbers = known(value)
+    if numbers is None or numbers.dtype.kind not in ("iu" if whole else "iuf"):
         raise ValueError(f"{_name(owner)}: {name} must be a {'whole ' if whole else ''}number, got {value!r}")
     if not np.all(holds(numbers)):
         raise ValueError(f"{_name(owner)}: {name} must be {rule}, got {value!r}")
+
+
+def flag(owner: object, name: str, value: Any) -> None:
+    """Raise unless ``value`` is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{_name(owner)}: {name} must be True or False, got {value!r}")
 
 
 def one_of(owner: object, name: str, value: Any, choices: tuple[str, ...]) -> None:
@@ -64,7 +67,7 @@ def one_of(owner: object, name: str, value: Any, choices: tuple[str, ...]) -> No
 def facts(owner: object, clients: Clients, distinct: int = 1) -> Clients:
     """The facts, checked and in pinned dtypes; ``distinct`` is how many different clients the strategy needs."""
     name = _name(owner)
-    size, available = (jnp.asarray(x) if known(x) is None else x for x in clients)
+    size, available = (x if hasattr(x, "shape") else np.asarray(x) for x in clients)
     if size.ndim != 1 or size.shape[0] < 1:
         raise ValueError(f"{name}: size must have shape (K,) with K at least 1, got shape {size.shape}")
     if available.shape != size.shape:
@@ -75,15 +78,18 @@ def facts(owner: object, clients: Clients, distinct: int = 1) -> Clients:
         raise ValueError(f"{name}: m must be at most K={size.shape[0]}, got {distinct}")
     numbers = known(size)
     if numbers is not None:
-        if numbers.dtype.kind not in "iuf":
+        if not jnp.issubdtype(numbers.dtype, jnp.number):
             raise ValueError(f"{name}: size must be numbers, got dtype {numbers.dtype}")
-        bad = ~(np.isfinite(numbers) & (numbers >= 0))
+        bad = ~((numbers == 0) | ((numbers >= 1e-30) & (numbers <= 1e30)))
         if bad.any():
             k = int(bad.argmax())
-            raise ValueError(f"{name}: size must be finite and at least 0, got {numbers[k]} for client {k}")
+            raise ValueError(f"{name}: size must be 0 or between 1e-30 and 1e30, got {numbers[k]} for client {k}")
         if not numbers.any():
             raise ValueError(f"{name}: size must be above 0 for at least one client, got all zero")
-    return Clients(jnp.asarray(size).astype(jnp.float32), jnp.asarray(available))
+        size = numbers.astype(np.float32)  # before JAX, which would cut 64 bits to 32
+    size = jnp.asarray(size).astype(jnp.float32)
+    usable = (size >= 1e-30) & (size <= 1e30)
+    return Clients(jnp.where(usable, size, jnp.float32(0)), jnp.asarray(available))
 
 
 def answers(
@@ -94,6 +100,8 @@ def answers(
         if jnp.shape(value) != clients.size.shape:
             expected = f"must have shape (K,) = {clients.size.shape}"
             raise ValueError(f"{_name(owner)}: {name} {expected}, got shape {jnp.shape(value)}")
+    if jnp.asarray(candidates).dtype != bool:
+        raise ValueError(f"{_name(owner)}: candidates must be Bool[K], got dtype {jnp.asarray(candidates).dtype}")
     return jnp.asarray(candidates, bool) & clients.available, jnp.asarray(losses, jnp.float32)
 
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedpick.protocol import Report, Selection
+from fedpick.arguments import natural
+from fedpick.protocol import Clients, Report, Selection
 
 
 class Ledger(NamedTuple):
@@ -29,6 +30,7 @@ class Ledger(NamedTuple):
     @classmethod
     def init(cls, num_clients: int) -> "Ledger":
         """Nobody has trained yet."""
+        num_clients = natural("Ledger", "num_clients", num_clients)
         return cls(
             loss=jnp.full(num_clients, jnp.nan, jnp.float32),
             times=jnp.zeros(num_clients, jnp.int32),
@@ -36,9 +38,19 @@ class Ledger(NamedTuple):
             round=jnp.int32(0),
         )
 
+    def fits(self, clients: Clients) -> None:
+        """Raise unless there is a line for each of these clients."""
+        if clients.size.shape != self.loss.shape:
+            raise ValueError(
+                f"Ledger: K must be {clients.size.shape[0]} as in size, got a state of {self.loss.shape[0]}"
+            )
+
     def observe(self, selection: Selection, report: Report) -> "Ledger":
         """The ledger after a round."""
         loss = jnp.asarray(report.loss, jnp.float32)
+        if not loss.shape == selection.clients.shape == selection.weights.shape:
+            shapes = f"{selection.clients.shape}, weights {selection.weights.shape} and loss {loss.shape}"
+            raise ValueError(f"Ledger: clients, weights and loss must have one shape (m,), got clients {shapes}")
         spoke = (selection.weights > 0) & ~jnp.isnan(loss)
         K = self.loss.shape[0]
         line = jnp.where(spoke, selection.clients, K)  # beyond the last line: dropped

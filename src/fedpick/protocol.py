@@ -114,14 +114,14 @@ class RoundKeys(NamedTuple):
 def round_keys(seed: int | Int[Array, ""], t: int | Int[Array, ""]) -> RoundKeys:
     """The keys of round t: the one source of all randomness, a function of (seed, round) and of nothing else.
 
-    The generator is pinned (threefry), so neither JAX's defaults nor x64 change a pick. Noise within a phase is keyed
-    further by ``client_key`` and ``seat_key``.
+    The generator is pinned (threefry): neither x64 nor JAX's default generator changes a pick (only switching
+    ``jax_threefry_partitionable`` off would). Noise within a phase is keyed further by ``client_key`` and ``seat_key``.
 
     >>> keys = round_keys(seed=7, t=0)
     >>> bool(keys.propose == round_keys(seed=7, t=0).propose), bool(keys.propose == keys.select)
     (True, False)
     """
-    key = jax.random.fold_in(_seed_key(seed), t)
+    key = jax.random.fold_in(_seed_key(seed), _whole("t", t, 2**32 - 1))
     return RoundKeys(*(jax.random.fold_in(key, purpose) for purpose in range(len(RoundKeys._fields))))
 
 
@@ -155,13 +155,24 @@ def seat_key(key: PRNGKeyArray, seat: int | Int[Array, ""], client: int | Int[Ar
 
 
 def _seed_key(seed: Any) -> PRNGKeyArray:
-    if isinstance(seed, jax.core.Tracer):
+    seed = _whole("seed", seed, 2**64)
+    if isinstance(seed, int):
+        low, high = jnp.uint32(seed & 0xFFFFFFFF), jnp.uint32(seed >> 32)
+    else:
         wide = seed.dtype.itemsize == 8
         low, high = seed.astype(jnp.uint32), (seed >> 32).astype(jnp.uint32) if wide else jnp.uint32(0)
-    else:
-        number = operator.index(seed)
-        if not 0 <= number < 2**64:
-            raise ValueError(f"round_keys: seed must be at least 0 and below 2**64, got {number}")
-        low, high = jnp.uint32(number & 0xFFFFFFFF), jnp.uint32(number >> 32)
     key: PRNGKeyArray = jax.random.wrap_key_data(jnp.stack([high, low]), impl="threefry2x32")
     return key
+
+
+def _whole(name: str, value: Any, limit: int) -> Any:
+    """A plain int within its limits; a traced integer as it is."""
+    if isinstance(value, jax.core.Tracer) and jnp.issubdtype(value.dtype, jnp.integer):
+        return value
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"round_keys: {name} must be a whole number, got {value!r}") from None
+    if not 0 <= number < limit:
+        raise ValueError(f"round_keys: {name} must be at least 0 and below {limit}, got {number}")
+    return number

@@ -51,7 +51,11 @@ def pytree(kind: type[Class]) -> type[Class]:
         return tuple(zip(map(jax.tree_util.GetAttrKey, data), leaves, strict=True)), aux
 
     def unflatten(aux: tuple[Any, ...], leaves: Iterable[Any]) -> Class:
-        return made(**dict(zip(data, leaves, strict=True)), **dict(zip(meta, aux, strict=True)))
+        # Not through __init__: JAX fills its trees with gradients, axes and placeholders, which no rule is made for.
+        value = object.__new__(made)
+        for name, part in (*zip(data, leaves, strict=True), *zip(meta, aux, strict=True)):
+            object.__setattr__(value, name, part)
+        return value
 
     jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
     return made

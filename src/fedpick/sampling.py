@@ -104,7 +104,7 @@ def draw(key: PRNGKeyArray, weight: Float[Array, " K"], m: int) -> Int[Array, " 
 
 
 def largest(key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], n: Number) -> Bool[Array, " K"]:
-    """The n eligible clients of largest score, ties broken at random, as a mask; n may be traced.
+    """The n eligible clients of largest score, ties broken at random, as a mask; n may be traced. NaN is no score.
 
     >>> largest(jax.random.key(0), jnp.array([1.0, 9.0, 3.0]), jnp.array([True, False, True]), 1)
     Array([False, False,  True], dtype=bool)
@@ -118,6 +118,7 @@ def _largest(
     key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], n: Int[Array, ""]
 ) -> Bool[Array, " K"]:
     # NaN marks the ineligible: in the total order of `_ascending` it comes after every number.
+    eligible = eligible & ~jnp.isnan(score)
     order = _ascending(jnp.where(eligible, -score, jnp.nan))
     before, at, left = _cut(order, jnp.minimum(n, _count(eligible)))
     tied: Bool[Array, " K"] = lax.cond(
@@ -131,7 +132,7 @@ def _largest(
 def top(
     key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], m: int
 ) -> tuple[Int[Array, " m"], Bool[Array, " m"]]:
-    """The m eligible clients of largest score, ties broken at random, and which of the m seats they fill.
+    """The m eligible clients of largest score, ties at random, and which of the m seats they fill. NaN is no score.
 
     >>> clients, filled = top(jax.random.key(0), jnp.array([1.0, 9.0, 3.0]), jnp.array([True, False, True]), 3)
     >>> sorted(clients[filled].tolist())
@@ -194,7 +195,7 @@ def _nth_smallest(order: UInt[Array, " K"], n: Int[Array, ""]) -> UInt[Array, ""
     """Found bit by bit from the top: 32 passes that count, no sort."""
 
     def step(i: Int[Array, ""], border: UInt[Array, ""]) -> UInt[Array, ""]:
-        higher = border | (jnp.uint32(1 << 31) >> i.astype(jnp.uint32))
+        higher = border | (jnp.uint32(1 << 31) >> jnp.asarray(i, jnp.uint32))
         return jnp.where(_count(order < higher) < n, higher, border)
 
     border: UInt[Array, ""] = lax.fori_loop(0, 32, step, jnp.uint32(0))

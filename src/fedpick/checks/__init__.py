@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from fedpick.arguments import known, natural, require
 from fedpick.checks.claims import CLAIMS, candidates_by_share, highest_loss_first
 from fedpick.checks.laws import LAWS, law1, law2, law3, law4, law5, law6, law7, law8
 from fedpick.checks.trial import LawBrokenError, Trial
@@ -23,7 +24,11 @@ def check_selector(
     'highest_loss_first: the seats go to the candidates of highest loss, ties broken at random'
     """
     _form(selector)
-    trial = Trial(selector, num_clients or _enough(selector), seed)
+    K = _enough(selector) if num_clients is None else natural("check_selector", "num_clients", num_clients)
+    require(
+        "check_selector", "seed", seed, "at least 0 and below 2**31 - 1", lambda s: (s >= 0) & (s < 2**31 - 1), True
+    )
+    trial = Trial(selector, K, int(seed))
     # Laws 3 and 5 come before 2 and 4, which trace the strategy and scan it.
     law1(trial)
     law3(trial, static)
@@ -42,7 +47,12 @@ def check_selector(
 
 
 def _form(selector: Any) -> None:
+    if isinstance(selector, type):
+        raise LawBrokenError(f"{selector.__name__} must be an object: make one, such as {selector.__name__}(m=3)")
     kind = type(selector).__name__
+    for part in ("m", "poll", "init", "propose", "select", "observe"):
+        if not hasattr(selector, part):
+            raise LawBrokenError(f"{kind} must have {part}, as the protocol asks")
     if not getattr(getattr(selector, "__dataclass_params__", None), "frozen", False):
         raise LawBrokenError(f"{kind} must be a frozen dataclass")
     if any(leaf is selector for leaf in jax.tree.leaves(selector)):
@@ -58,8 +68,8 @@ def _form(selector: Any) -> None:
 
 
 def _enough(selector: Any) -> int:
-    d = getattr(selector, "d", 0)
-    return max(10, 2 * (selector.m or 1), d + 2 if isinstance(d, int) else 0)
+    d = known(getattr(selector, "d", 0))
+    return max(10, 2 * (selector.m or 1), 0 if d is None else int(d.max()) + 2)
 
 
 __all__ = ["LawBrokenError", "check_selector"]

@@ -83,6 +83,11 @@ class Trial:
             state = played[-1].state
         return played
 
+    @property
+    def states(self) -> list[Any]:
+        """Memories to start from: none, and that of all the rounds."""
+        return [self.selector.init(self.K), self.loop(jax.jit(play))[-1].state]
+
     def draws(self, world: World, state: Any) -> Round:
         """Many rounds from the same state, each with its own keys."""
         many = jax.jit(jax.vmap(play, in_axes=(None, None, 0, None, None)))

@@ -127,6 +127,8 @@ def from_dict(data: Mapping[str, Any]) -> Any:
     >>> from_dict({"kind": "PowerOfChoice", "m": 2, "d": {"kind": "Shrinking", "rounds": 500}}).d
     Shrinking(rounds=500, steps=10)
     """
+    if not isinstance(data, Mapping):
+        raise ValueError(f"from_dict: data must be a mapping, got {data!r}")
     if "kind" not in data:
         raise ValueError(f"from_dict: kind is missing in {dict(data)!r}")
     kind = _KINDS[_nearest("from_dict", "kind", data["kind"], _KINDS)]
@@ -142,8 +144,8 @@ def from_dict(data: Mapping[str, Any]) -> Any:
 
 def _nearest(owner: str, role: str, name: Any, choices: Mapping[str, Any]) -> str:
     """The name itself if it is among the choices; otherwise an error that lists them and suggests the nearest."""
-    if name in choices:
-        return str(name)
+    if isinstance(name, str) and name in choices:
+        return name
     near = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"{owner}: {role} must be one of {', '.join(choices)}, got {name!r}{hint}")

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.arguments import answers, facts, one_of, require, seats
+from fedpick.arguments import answers, facts, natural, one_of, require
 from fedpick.ledger import Ledger
 from fedpick.protocol import Clients, Poll, Report, Selection
 from fedpick.pytree import pytree, static
@@ -26,7 +26,7 @@ class AFL:
     A client that has never trained has v_k = -inf: it enters through the uniform seats. Where too few can be drawn in
     step 2, all of them are taken and step 3 fills up. ``valuation="loss"`` is the mean training loss of the last
     participation, as the paper's baseline was run; ``"sqrt-size"`` is the AFL paper's own, sqrt(D_k) times that loss.
-    K counts the clients that are available.
+    K counts the clients that are available and hold data.
 
     >>> AFL(m=3)
     AFL(m=3, alpha1=0.75, alpha2=0.01, alpha3=0.1, valuation='loss')
@@ -41,7 +41,7 @@ class AFL:
     poll: ClassVar[Poll] = "none"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "m", seats(self, self.m))
+        object.__setattr__(self, "m", natural(self, "m", self.m))
         require(self, "alpha1", self.alpha1, "at least 0 and below 1", lambda x: (x >= 0) & (x < 1))
         require(self, "alpha2", self.alpha2, "finite and at least 0", lambda x: (x >= 0) & (x < float("inf")))
         require(self, "alpha3", self.alpha3, "at least 0 and at most 1", lambda x: (x >= 0) & (x <= 1))
@@ -51,7 +51,8 @@ class AFL:
         return Ledger.init(num_clients)
 
     def propose(self, key: PRNGKeyArray, state: Ledger, clients: Clients) -> Bool[Array, " K"]:
-        return facts(self, clients, distinct=self.m).available
+        clients = facts(self, clients, distinct=self.m)
+        return clients.available & (clients.size > 0)
 
     def select(
         self,
@@ -62,6 +63,7 @@ class AFL:
         losses: Float[Array, " K"],
     ) -> Selection:
         clients = facts(self, clients, distinct=self.m)
+        state.fits(clients)
         candidates, _ = answers(self, clients, candidates, losses)
         cut_key, softmax_key, uniform_key = jax.random.split(key, 3)
 
@@ -71,11 +73,13 @@ class AFL:
 
         K = jnp.sum(candidates, dtype=jnp.int32)
         kept = sampling.largest(cut_key, value, candidates, K - _floor(self.alpha1, K))
-        # The race by exp(alpha2 v) in logarithms, where no valuation overflows.
-        pull = jnp.asarray(self.alpha2, jnp.float32) * jnp.clip(value, -1e30, 1e30)
+        eligible = kept & trained
+        # The race by exp(alpha2 v) in logarithms and from the largest v down, where no valuation overflows.
+        finite = jnp.clip(value, -1e30, 1e30)
+        pull = jnp.asarray(self.alpha2, jnp.float32) * (finite - jnp.max(finite, where=eligible, initial=-1e30))
         arrival = jnp.log(sampling.exponentials(softmax_key, value.shape)) - pull
         drawn = sampling.earliest(
-            jnp.where(kept & trained, arrival, jnp.inf),
+            jnp.where(eligible, arrival, jnp.inf),
             _floor(1 - jnp.asarray(self.alpha3, jnp.float32), jnp.int32(self.m)),
         )
         uniform = sampling.arrivals(uniform_key, candidates.astype(jnp.float32))
@@ -88,4 +92,6 @@ class AFL:
 def _floor(fraction: Fraction, n: Int[Array, ""]) -> Int[Array, ""]:
     """floor(fraction * n), not one less where float32 falls just short of a whole number."""
     exact = jnp.asarray(fraction, jnp.float32) * n.astype(jnp.float32)
-    return jnp.floor(exact * jnp.float32(1 + 1e-6)).astype(jnp.int32)
+    nearest = jnp.round(exact)
+    slack = jnp.maximum(jnp.float32(1e-5), exact * jnp.float32(2.0**-23))
+    return jnp.where(jnp.abs(exact - nearest) <= slack, nearest, jnp.floor(exact)).astype(jnp.int32)

@@ -10,7 +10,7 @@ from typing import Protocol
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from fedpick.arguments import require
+from fedpick.arguments import flag, require
 from fedpick.pytree import pytree, static
 from fedpick.sampling import shares
 
@@ -30,6 +30,9 @@ class LocalLoss:
     """
 
     by_size: bool = static(default=False)
+
+    def __post_init__(self) -> None:
+        flag(self, "by_size", self.by_size)
 
     def __call__(self, loss: Float[Array, " K"], size: Float[Array, " K"]) -> Float[Array, " K"]:
         return _scaled(loss, size, self.by_size)
@@ -51,6 +54,7 @@ class ClippedLoss:
 
     def __post_init__(self) -> None:
         require(self, "limit", self.limit, "a number, not NaN", lambda x: x == x)
+        flag(self, "by_size", self.by_size)
 
     def __call__(self, loss: Float[Array, " K"], size: Float[Array, " K"]) -> Float[Array, " K"]:
         limit = jnp.asarray(self.limit, jnp.float32)
@@ -61,12 +65,13 @@ class ClippedLoss:
 class QFairLoss:
     """p_k F_k^(q+1) / (q+1), the client's part of the q-fair objective of Li et al. (2020).
 
-    q sets how much the loss counts against the size: q = 0 is ``LocalLoss(by_size=True)``, and as q grows the order
-    becomes that of the loss alone. With ``by_size=False`` the metric rises with the loss and **changes nothing**,
-    whatever q. A negative loss keeps its sign: -|F_k|^(q+1).
+    The score is p_k^(1/(q+1)) F_k, its root up to a factor: the same order, and no q overflows. q sets how much the
+    loss counts against the size: q = 0 is ``LocalLoss(by_size=True)``, and as q grows the order becomes that of the
+    loss alone. With ``by_size=False`` the metric rises with the loss and **changes nothing**, whatever q. A negative
+    loss keeps its sign: -p_k |F_k|^(q+1).
 
     >>> QFairLoss(q=1.0)(jnp.array([2.0, 1.0]), jnp.array([1.0, 3.0]))
-    Array([0.5  , 0.375], dtype=float32)
+    Array([1.       , 0.8660254], dtype=float32)
     """
 
     q: float | Float[Array, ""]
@@ -74,10 +79,11 @@ class QFairLoss:
 
     def __post_init__(self) -> None:
         require(self, "q", self.q, "finite and at least 0", lambda x: (x >= 0) & (x < float("inf")))
+        flag(self, "by_size", self.by_size)
 
     def __call__(self, loss: Float[Array, " K"], size: Float[Array, " K"]) -> Float[Array, " K"]:
-        power = jnp.asarray(self.q, jnp.float32) + jnp.float32(1)
-        return _scaled(jnp.sign(loss) * jnp.abs(loss) ** power / power, size, self.by_size)
+        root = 1 / (jnp.asarray(self.q, jnp.float32) + 1)
+        return loss * shares(size) ** root if self.by_size else loss
 
 
 @pytree

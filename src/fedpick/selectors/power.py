@@ -5,10 +5,11 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.arguments import answers, facts, known, one_of, require, seats
+from fedpick.arguments import answers, facts, known, natural, one_of, require
 from fedpick.ledger import Ledger
 from fedpick.protocol import Clients, Poll, Report, Selection
 from fedpick.pytree import pytree, static
@@ -51,15 +52,14 @@ class PowerOfChoice:
     candidates_by_share: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "m", seats(self, self.m))
+        object.__setattr__(self, "m", natural(self, "m", self.m))
         one_of(self, "loss", self.loss, tuple(_POLL))
-        if isinstance(self.d, str) or (callable(self.d) and _is_leaf(self.d)):
-            raise ValueError(f"PowerOfChoice: d must be a whole number or a Schedule, got {self.d!r}")
-        require(self, "d", self.d, f"at least m={self.m}", lambda d: d >= self.m, whole=True)
-        if callable(self.metric) and _is_leaf(self.metric):
-            object.__setattr__(self, "metric", OwnMetric(self.metric))
-        if known(self.metric) is not None or isinstance(self.metric, str):
+        if not _is_pytree_function(self.d):
+            require(self, "d", self.d, f"at least m={self.m}", lambda d: d >= self.m, whole=True)
+        if not callable(self.metric) or isinstance(self.metric, type):
             raise ValueError(f"PowerOfChoice: metric must be a function of (loss, size), got {self.metric!r}")
+        if not _is_pytree_function(self.metric):
+            object.__setattr__(self, "metric", OwnMetric(self.metric))
 
     @property
     def poll(self) -> Poll:
@@ -75,7 +75,9 @@ class PowerOfChoice:
     def propose(self, key: PRNGKeyArray, state: Ledger, clients: Clients) -> Bool[Array, " K"]:
         clients = facts(self, clients, distinct=self.m)
         K = clients.size.shape[0]
-        require(self, "d", self.d, f"at most K={K}", lambda d: d <= K)
+        if known(self.d) is not None:
+            require(self, "d", self.d, f"at most K={K}", lambda d: (d <= K) & (np.ndim(d) == 0), whole=True)
+        state.fits(clients)
         d = self.d(state.round, K, self.m) if callable(self.d) else jnp.asarray(self.d, jnp.int32)
         weight = jnp.where(clients.available, clients.size, jnp.float32(0))
         return sampling.race(key, weight, jnp.clip(d, self.m, K))
@@ -90,6 +92,7 @@ class PowerOfChoice:
     ) -> Selection:
         clients = facts(self, clients, distinct=self.m)
         candidates, losses = answers(self, clients, candidates, losses)
+        state.fits(clients)
         if self.loss == "stale":
             losses = jnp.where(jnp.isnan(state.loss), jnp.inf, state.loss)
         assert callable(self.metric)
@@ -101,6 +104,6 @@ class PowerOfChoice:
         return state.observe(selection, report)
 
 
-def _is_leaf(value: object) -> bool:
-    """Whether JAX would take it for a number: a plain function, not a registered dataclass."""
-    return bool(jax.tree.leaves(value) == [value])
+def _is_pytree_function(value: object) -> bool:
+    """Whether it is an object that can be called and that JAX can take apart, as a plain function cannot."""
+    return callable(value) and not isinstance(value, type) and not jax.tree_util.all_leaves([value])

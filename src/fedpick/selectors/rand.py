@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.arguments import answers, facts, seats
+from fedpick.arguments import answers, facts, flag, natural
 from fedpick.protocol import Clients, Poll, Report, Selection
 from fedpick.pytree import pytree, static
 
@@ -35,7 +35,8 @@ class Rand:
     poll: ClassVar[Poll] = "none"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "m", seats(self, self.m))
+        object.__setattr__(self, "m", natural(self, "m", self.m))
+        flag(self, "replace", self.replace)
 
     def init(self, num_clients: int) -> Nothing:
         return ()
@@ -82,7 +83,7 @@ class Uniform:
     weights_sum_to_1: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "m", seats(self, self.m))
+        object.__setattr__(self, "m", natural(self, "m", self.m))
 
     def init(self, num_clients: int) -> Nothing:
         return ()

@@ -20,7 +20,7 @@ class Shrinking:
     """adapow-d: d falls from K to m over ``rounds`` in ``steps`` equal steps, so that the bias vanishes at the end.
 
     The stages last floor(rounds / steps) rounds each; in stage j, d = K - floor(j (K - m) / steps); from stage
-    ``steps`` on, d = m. Many clients are asked while their losses differ, none in vain later.
+    ``steps`` on, d = m.
 
     >>> d = Shrinking(rounds=100, steps=4)
     >>> [int(d(jnp.int32(t), K=30, m=2)) for t in (0, 25, 50, 75, 100)]
@@ -34,7 +34,7 @@ class Shrinking:
         # The upper limit keeps steps^2 inside int32.
         rule = "at least 1 and at most 46340"
         require(self, "steps", self.steps, rule, lambda x: (x >= 1) & (x <= 46340), whole=True)
-        require(self, "rounds", self.rounds, "at least 1", lambda x: x >= 1, whole=True)
+        require(self, "rounds", self.rounds, "at least 1 and below 2**31", lambda x: (x >= 1) & (x < 2**31), whole=True)
         if (steps := known(self.steps)) is not None:
             require(self, "rounds", self.rounds, f"at least steps={steps}", lambda x: x >= steps, whole=True)
 

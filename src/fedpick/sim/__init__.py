@@ -16,7 +16,7 @@ from fedpick.sim.local import Local, Server, Steps
 from fedpick.sim.models import Model, from_apply, logistic, mlp, quadratic_model
 from fedpick.sim.partition import IID, Dirichlet, PowerLaw, Shards
 from fedpick.sim.result import Result, confidence
-from fedpick.sim.simulate import simulate
+from fedpick.sim.simulation import simulate
 
 __all__ = [
     "IID",

@@ -39,6 +39,8 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
     counts = jnp.where(jnp.arange(K, dtype=jnp.int32) < jnp.sum(asked, dtype=jnp.int32), federation.count[clients], 0)
     ends = jnp.cumsum(counts, dtype=jnp.int32)
 
+    shift = _first_loss(federation, model, params)
+
     def block(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         first, total = carry
         place = first + jnp.arange(POLL_BLOCK, dtype=jnp.int32)
@@ -46,12 +48,12 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
         real = place < ends[-1]
         sample = jnp.where(real, federation.start[clients[row]] + place - (ends[row] - counts[row]), 0)
         x, y = federation.prepare(federation.x[sample]), federation.y[sample]
-        losses = _settled(model.losses(params, x, y, None))
+        losses = _settled(model.losses(params, x, y, None) - shift)
         return first + POLL_BLOCK, total.at[row].add(jnp.where(real, losses, jnp.float32(0)))
 
     start = (jnp.int32(0), jnp.zeros(K, jnp.float32))
     _, total = lax.while_loop(lambda carry: carry[0] < ends[-1], block, start)
-    mean = total / jnp.maximum(counts, 1).astype(jnp.float32)
+    mean = shift + total / jnp.maximum(counts, 1).astype(jnp.float32)
     return jnp.full(K, jnp.nan, jnp.float32).at[jnp.where(counts > 0, clients, K)].set(mean, mode="drop")
 
 
@@ -62,12 +64,13 @@ def batch_losses(
     K = federation.num_clients
     clients = jnp.flatnonzero(asked, size=K, fill_value=0).astype(jnp.int32)
     number = jnp.sum(asked, dtype=jnp.int32)
+    shift = _first_loss(federation, model, params)
 
     def one(client: Int[Array, ""]) -> Float[Array, ""]:
         index, used = distinct(client_key(key, client), federation.count[client], (1, b))
         sample = federation.start[client] + index[0]
         losses = model.losses(params, federation.prepare(federation.x[sample]), federation.y[sample], None)
-        return jnp.where(used[0], losses, jnp.float32(0)).sum() / used[0].sum(dtype=jnp.float32)
+        return shift + jnp.where(used[0], losses - shift, jnp.float32(0)).sum() / used[0].sum(dtype=jnp.float32)
 
     def block(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         first, answers = carry
@@ -100,6 +103,14 @@ def on_test_set(federation: Federation, model: Model, params: Params) -> tuple[F
         return jnp.float32(jnp.nan), jnp.float32(jnp.nan)
     losses, right = _by_sample(federation, model, params, federation.test_x, federation.test_y)
     return losses.mean(), right.mean()
+
+
+def _first_loss(federation: Federation, model: Model, params: Params) -> Float[Array, ""]:
+    """A value to add up differences from: where all losses are equal, as at a model of zeros, so are their means.
+
+    Otherwise rounding would rank clients that are tied, and no lot would be drawn.
+    """
+    return model.losses(params, federation.prepare(federation.x[:1]), federation.y[:1], None)[0]
 
 
 def _settled(x: Any) -> Any:

@@ -74,7 +74,8 @@ def simulate(
     seed = jnp.asarray([run["seed"] for run in runs], jnp.int32)
     chunk = functools.partial(_chunk if jit else play_plainly, model, world, varied, seed, rounds)
     blocks = max(1, min(CHUNK, rounds) // every)
-    kept = _before(model, world, varied, seed, every, blocks)
+    with jax.disable_jit(not jit):
+        kept = _before(model, world, varied, seed)
     done, file, owner = 0, None if checkpoint is None else Path(checkpoint), ""
     if file is not None:
         owner = disk.fingerprint(model, world, varied, seed, rounds, every)
@@ -90,6 +91,12 @@ def simulate(
                 bar.update(done, kept.evaluations.loss[:, -1])
         except KeyboardInterrupt:
             bar.note(f"stopped after round {done} of {rounds}; everything up to there is in the result")
+    if done == 0:  # interrupted in the first chunk: tables without a row
+        shapes = jax.eval_shape(lambda: _chunk(model, world, varied, seed, 0, kept.now, 0, every=every, blocks=blocks))[
+            1
+        ]
+        nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        kept = _Kept(kept.now, *_append(kept, nothing, 0, 0))
     _notice_few_available(selector, kept.records)
     return Result(
         runs=runs,
@@ -157,19 +164,19 @@ def _each(one: Callable[..., Any]) -> Callable[..., Any]:
     return every_run
 
 
-def _before(model: Model, world: World, varied: Varied, seed: Any, every: int, blocks: int) -> _Kept:
+def _before(model: Model, world: World, varied: Varied, seed: Any) -> _Kept:
     now, first = _begin(model, world, varied, seed)
-    chunk = functools.partial(_chunk, model, every=every, blocks=blocks)
-    _, (records, _) = jax.eval_shape(chunk, world, varied, seed, jnp.int32(1), now, 0)
-    empty = jax.tree.map(lambda leaf: np.zeros((leaf.shape[0], 0, *leaf.shape[3:]), leaf.dtype), records)
-    return _Kept(now, empty, jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], first))
+    none = np.zeros(0)
+    return _Kept(
+        now, Record(*[none] * len(Record._fields)), jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], first)
+    )
 
 
 def _append(kept: _Kept, new: tuple[Record, Evaluation], rounds: int, evaluations: int) -> tuple[Any, Any]:
     """The tables with a chunk's rows behind them; what lies beyond the last round is cut off."""
 
     def join(old: Any, more: Any, number: int) -> Any:
-        return np.concatenate([old, more[:, :number]], axis=1)
+        return np.concatenate([old, more[:, :number]], axis=1) if old.size else more[:, :number]
 
     records = jax.tree.map(lambda x: np.asarray(x).reshape(x.shape[0], -1, *x.shape[3:]), new[0])
     return (

@@ -1,0 +1,73 @@
+"""A checkpoint is whole or not there, and knows whose it is."""
+
+import errno
+import functools
+
+import numpy as np
+import pytest
+
+from fedpick import Rand
+from fedpick.sim import Local, quadratic, quadratic_model, simulate, simulation
+
+
+@pytest.fixture
+def play(monkeypatch):
+    monkeypatch.setattr(simulation, "CHUNK", 5)
+    options = {"rounds": 20, "every": 5}
+    return functools.partial(simulate, quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3), **options)
+
+
+def test_a_foreign_truncated_or_senseless_file_is_refused_and_left_alone(play, tmp_path):
+    path = tmp_path / "run.npz"
+    play(checkpoint=path)
+    whole = path.read_bytes()
+    with pytest.raises(ValueError, match="must be of this simulation; it is of another one"):
+        play(checkpoint=path, seeds=[7])
+    for bad in (whole[: len(whole) // 2], b"", b"not a file of ours"):
+        path.write_bytes(bad)
+        with pytest.raises(ValueError, match=r"simulate: checkpoint .* must be a whole file of fedpick's"):
+            play(checkpoint=path)
+        assert path.read_bytes() == bad
+    np.savez(path, other=np.zeros(3))
+    with pytest.raises(ValueError, match="must be a whole file of fedpick's"):
+        play(checkpoint=path)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_whole(play, tmp_path, monkeypatch):
+    path = tmp_path / "folder" / "run.npz"
+    real, calls = np.savez, []
+
+    def full(file, **arrays):
+        calls.append(1)
+        if len(calls) == 3:
+            file.write(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file, **arrays)
+
+    monkeypatch.setattr("numpy.savez", full)
+    with pytest.raises(OSError, match=r"simulate: checkpoint .* could not be written \(.*No space left"):
+        play(checkpoint=path)
+    assert [p.name for p in path.parent.iterdir()] == ["run.npz"]
+    monkeypatch.setattr("numpy.savez", real)
+    resumed, whole = play(checkpoint=path), play()
+    np.testing.assert_array_equal(resumed.metrics["loss"], whole.metrics["loss"])
+
+
+def test_a_checkpoint_is_found_by_another_process(tmp_path):
+    """The owner's name is made of settings and data, not of addresses in memory."""
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from fedpick import PowerOfChoice; from fedpick.sim import *\n"
+        "result = simulate(quadratic(K=4, v=2), quadratic_model(2), PowerOfChoice(1, 2), Local(1, 1, 1e-3), rounds=20,"
+        " every=5, checkpoint=sys.argv[1]); print(result.metrics['loss'].tolist())"
+    )
+    run = functools.partial(
+        subprocess.run,
+        [sys.executable, "-c", code, str(tmp_path / "run.npz")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run().stdout == run().stdout

@@ -1,0 +1,361 @@
+"""Data and how it is dealt out: partitions, the paper's problems, and what happens to bad input."""
+
+import gzip
+import io
+import shutil
+import urllib.error
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedpick.sim import (
+    IID,
+    Bernoulli,
+    Devices,
+    Dirichlet,
+    Federation,
+    Local,
+    PowerLaw,
+    Server,
+    Shards,
+    Trace,
+    datasets,
+    digits,
+    fashion_mnist,
+    logistic,
+    mlp,
+    quadratic,
+    simulate,
+    synthetic,
+)
+from fedpick.sim.availability import AlternatingHalves, DayAndNight, Failures
+from fedpick.sim.evaluation import batch_losses, everybody, full_losses
+from fedpick.sim.local import _epochs, distinct
+
+LABELS = np.arange(3000) % 10
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [IID(7), Dirichlet(7, 0.3), Dirichlet(7, 0.3, capped=False), Shards(7), PowerLaw(7)],
+    ids=lambda p: repr(p),
+)
+def test_a_partition_gives_every_sample_to_one_client_and_depends_on_its_seed_alone(partition):
+    client = partition(LABELS)
+    assert client.shape == LABELS.shape
+    assert np.bincount(client, minlength=7).min() >= 1
+    assert client.max() == 6
+    np.testing.assert_array_equal(client, partition(LABELS))
+    assert (client != type(partition)(**{**vars(partition), "seed": 1})(LABELS)).any()
+
+
+def test_partitions_have_their_shapes():
+    sizes = np.bincount(IID(7)(LABELS))
+    assert sizes.max() - sizes.min() <= 1
+    few = [len(np.unique(LABELS[Shards(10, 2)(LABELS) == k])) for k in range(10)]
+    assert max(few) <= 3
+    spread = {alpha: np.bincount(Dirichlet(10, alpha, capped=False)(LABELS)).std() for alpha in (0.3, 100.0)}
+    assert spread[0.3] > 3 * spread[100.0]
+    capped, plain = (np.bincount(Dirichlet(50, 0.3, c, least=1)(LABELS), minlength=50) for c in (True, False))
+    assert capped.max() < plain.max()
+    many = np.bincount(PowerLaw(200, 3.0)(np.zeros(200_000, int))) / 1000
+    assert abs(np.mean(many < np.median(many) * 0.5) - 0.125 * 0.5) < 0.06
+
+
+def test_the_summary_reads_well():
+    federation = Federation.from_partition(np.zeros((3000, 2)), LABELS, Dirichlet(10, 0.3), name="toy")
+    summary = federation.summary()
+    assert summary.labels.shape == (10, 10)
+    assert summary.labels.sum() == 3000
+    np.testing.assert_array_equal(summary.sizes, federation.count)
+    assert str(summary).startswith("toy: 10 clients, 3,000 samples, 0 test samples\\n  samples per client: ")
+
+
+def test_rows_are_sorted_by_client_and_stay_with_their_labels():
+    rng = np.random.default_rng(0)
+    client = rng.integers(0, 5, 100)
+    federation = Federation.from_arrays(np.arange(100.0)[:, None], np.arange(100) % 7, client)
+    for k in range(5):
+        rows = slice(int(federation.start[k]), int(federation.start[k] + federation.count[k]))
+        np.testing.assert_array_equal(federation.x[rows, 0], np.flatnonzero(client == k))
+        np.testing.assert_array_equal(federation.y[rows], np.flatnonzero(client == k) % 7)
+
+
+X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Federation.from_arrays(X, Y, [0, 0, 1, 5], num_clients=2), "client must be at least 0 and below num_clients=2, got 5 in row 3"),
+        (lambda: Federation.from_arrays(X, Y, [0, -1, 1, 1]), "client must be at least 0 and below num_clients=2, got -1 in row 1"),
+        (lambda: Federation.from_arrays(X, Y, [0, 0, 2, 2]), "every client must hold at least 1 sample, got none for clients 1"),
+        (lambda: Federation.from_arrays(X, Y, [0, 0, 1]), "client must have one entry per sample (4), got shape (3,)"),
+        (lambda: Federation.from_arrays(X, Y, [0.0, 0.0, 1.0, 1.0]), "client must be whole numbers, got dtype float64"),
+        (lambda: Federation.from_arrays(X * np.nan, Y, C), "x must be finite, got NaN or infinity in row 0"),
+        (lambda: Federation.from_arrays(np.array([["a", "b"]] * 4), Y, C), "x must be numbers, got dtype <U1"),
+        (lambda: Federation.from_arrays(X, Y, C, classes=1), "y must be at least 0 and below classes=1, got 1 in row 1"),
+        (lambda: Federation.from_arrays(X, Y - 1, C), "y must be at least 0 and below classes=1, got -1 in row 0"),
+        (lambda: Federation.from_arrays(X, Y, C, test=(X, Y[:3])), "test y must have one entry per sample (4), got shape (3,)"),
+        (lambda: Federation.from_arrays(X, Y, C, test=(X[:, :1], Y)), "test x must have samples of shape (2,), got (1,)"),
+        (lambda: Federation.from_arrays(X, Y, C, size=[1.0, 0.0]), "size must be K=2 numbers above 0, got"),
+        (lambda: Federation.from_arrays(X[:0], Y[:0], C[:0]), "client must have one entry per sample (0), got shape (0,)"),
+        (lambda: Dirichlet(0, 1.0), "Dirichlet: K must be at least 1, got 0"),
+        (lambda: Dirichlet(5, -1.0), "Dirichlet: alpha must be finite and above 0, got -1.0"),
+        (lambda: Dirichlet(500, 0.3)(LABELS), "Dirichlet: least must be low enough to be met"),
+        (lambda: IID(5000)(LABELS), "IID: K must be at most the number of samples, 3000, got 5000"),
+        (lambda: Shards(2000, 2)(LABELS), "Shards: K * per_client must be at most the 3000 samples, got 4000"),
+        (lambda: Local(0, 5, 0.1), "Local: tau must be at least 1, got 0"),
+        (lambda: Local(1, 0, 0.1), "Local: b must be at least 1, got 0"),
+        (lambda: Local(1, 1, -0.1), "Local: eta must be finite and at least 0, got -0.1"),
+        (lambda: Local(1, 1, 0.1, batches="some"), "Local: batches must be one of 'distinct', 'replace', 'epochs', got 'some'"),
+        (lambda: Server(eta=0.0), "Server: eta must be finite and above 0, got 0.0"),
+        (lambda: AlternatingHalves(1.0), "AlternatingHalves: away must be at least 0 and below 1, got 1.0"),
+        (lambda: Bernoulli(1.5), "Bernoulli: probability must be at least 0 and at most 1, got 1.5"),
+        (lambda: DayAndNight(period=0.0), "DayAndNight: period must be above 0, got 0.0"),
+        (lambda: Trace(np.zeros(3)), "Trace: present must be Bool[rounds, K] with a round at least, got shape (3,)"),
+        (lambda: Devices(speed=0.0), "Devices: speed must be above 0, got 0.0"),
+        (lambda: logistic(0, 2), "logistic: dim must be at least 1, got 0"),
+        (lambda: mlp(2, 2, (3,), 1.0), "mlp: dropout must be at least 0 and below 1, got 1.0"),
+        (lambda: logistic(2, 2, "hinge"), "objective must be one of 'cross-entropy', 'minus-probability', got 'hinge'"),
+        (lambda: synthetic(-1.0), "synthetic: alpha must be finite and at least 0, got -1.0"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_one_sentence(make, sentence):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        make()
+    assert sentence in str(caught.value)
+    assert "\\n" not in str(caught.value)
+
+
+def test_bad_arguments_of_simulate_get_one_sentence():
+    from fedpick import PowerOfChoice, Rand
+
+    toy, model, local = quadratic(K=4, v=2), datasets.quadratic.__module__ and None, Local(1, 1, 0.1)
+    from fedpick.sim import quadratic_model
+
+    model = quadratic_model(2)
+    for options, sentence in [
+        ({"rounds": 0}, "simulate: rounds must be at least 1, got 0"),
+        ({"rounds": 2.5}, "simulate: rounds must be a whole number, got 2.5"),
+        ({"every": 0}, "simulate: every must be at least 1, got 0"),
+        ({"seeds": []}, "simulate: seeds must be one or more numbers, at least 0 and below 2**31, got []"),
+        ({"seeds": [-1]}, "simulate: seeds must be one or more numbers, at least 0 and below 2**31, got [-1]"),
+        ({"until": ("accuracy", 0.5)}, "simulate: until must name one of loss, "),
+        ({"selector": PowerOfChoice(2, 9)}, "PowerOfChoice: d must be at most K=4, got 9"),
+        ({"selector": PowerOfChoice(2, jnp.array([3, 9]))}, "PowerOfChoice: d must be at most K=4, got 9"),
+        ({"selector": Rand(9, replace=False)}, "Rand: m must be at most K=4, got 9"),
+        ({"selector": PowerOfChoice(1, jnp.array([2, 3])), "local": Local(1, 1, jnp.array([0.1] * 3))}, "simulate: swept fields must be arrays of one length, got"),
+        ({"availability": Trace(np.ones((2, 5), bool))}, "Trace: present must have a column for each of K=4 clients, got 5"),
+        ({"availability": Bernoulli(np.ones(5))}, "Bernoulli: probability must be one number or one for each of K=4"),
+        ({"failures": Failures(np.ones(5))}, "Failures: probability must be one number or one for each of K=4"),
+        ({"devices": Devices(speed=jnp.ones(3))}, "Devices: each speed must be one number or one for each of K=4"),
+    ]:  # fmt: skip
+        options = {"rounds": 2, "selector": Rand(2), "local": local, **options}
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            simulate(toy, model, options.pop("selector"), options.pop("local"), **options)
+        assert sentence in str(caught.value)
+
+
+def test_fewer_available_than_d_is_said(recwarn):
+    from fedpick import PowerOfChoice
+    from fedpick.sim import quadratic_model
+
+    there = np.ones((2, 4), bool)
+    there[0, :2] = False
+    with pytest.warns(UserWarning, match="simulate: fewer clients were available than d=3 in 50% of the rounds"):
+        simulate(
+            quadratic(4, 2),
+            quadratic_model(2),
+            PowerOfChoice(1, 3),
+            Local(1, 1, 1e-4),
+            rounds=4,
+            availability=Trace(there),
+        )
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 1000))
+def test_a_batch_holds_different_samples_of_the_client(count, b, seed):
+    index, used = map(np.asarray, distinct(jax.random.key(seed), jnp.int32(count), (50, b)))
+    assert (used.sum(axis=1) == min(b, count)).all()
+    for row, real in zip(index, used, strict=True):
+        assert len(set(row[real].tolist())) == min(b, count)
+        assert ((row >= 0) & (row < count)).all()
+
+
+def test_every_subset_of_samples_is_equally_likely():
+    index, _ = distinct(jax.random.key(0), jnp.int32(5), (50_000, 3))
+    codes, counts = np.unique((1 << np.asarray(index)).sum(axis=1), return_counts=True)
+    assert len(codes) == 10
+    assert np.abs(counts - 5000).max() < 5 * np.sqrt(50_000 * 0.1 * 0.9)
+
+
+def test_epochs_go_through_all_samples_before_any_comes_again():
+    local = Local(tau=9, b=4, eta=0.1, batches="epochs")
+    index, used = map(np.asarray, _epochs(jax.random.key(0), jnp.int32(10), local, largest=17))
+    for first in (0, 3, 6):
+        seen = np.concatenate([index[s][used[s]] for s in range(first, first + 3)])
+        assert sorted(seen.tolist()) == list(range(10))
+    assert (index[:3] != index[3:6]).any()
+    assert int(local.samples(jnp.int32(10))) == used.sum() == 30
+    assert int(Local(tau=4, b=4, eta=0.1, batches="epochs").samples(jnp.int32(10))) == 14
+
+
+def test_a_poll_is_the_mean_loss_of_those_asked_and_nan_for_the_others():
+    federation = synthetic(1, 1, K=6, seed=3)
+    model = logistic(60, 10)
+    w = np.random.default_rng(0).normal(size=(60, 10)).astype(np.float32)
+    params = {"w": jnp.asarray(w), "b": jnp.arange(10, dtype=jnp.float32)}
+    asked = np.array([True, False, True, True, False, True])
+    losses = np.asarray(full_losses(federation, model, params, jnp.asarray(asked)))
+    both, accuracy = everybody(federation, model, params)
+    x, y = np.asarray(federation.x, np.float64), np.asarray(federation.y)
+    logits = x @ w + np.arange(10)
+    each = np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1) - logits[np.arange(len(y)), y]
+    for k in range(6):
+        rows = slice(int(federation.start[k]), int(federation.start[k] + federation.count[k]))
+        np.testing.assert_allclose(both[k], each[rows].mean(), rtol=1e-5)
+        np.testing.assert_allclose(accuracy[k], (logits[rows].argmax(1) == y[rows]).mean(), rtol=1e-5)
+    np.testing.assert_allclose(losses[asked], np.asarray(both)[asked], rtol=1e-5)
+    assert np.isnan(losses[~asked]).all()
+    everything = batch_losses(
+        federation, model, params, jnp.asarray(asked), int(federation.count.max()), jax.random.key(0)
+    )
+    np.testing.assert_allclose(np.asarray(everything)[asked], losses[asked], rtol=1e-5)
+    assert np.isnan(np.asarray(everything)[~asked]).all()
+
+
+def test_at_a_model_of_zeros_all_clients_are_exactly_tied():
+    federation, model = synthetic(1, 1, seed=0), logistic(60, 10)
+    params = model.init(jax.random.key(0))
+    asked = jnp.ones(30, bool)
+    assert len(np.unique(full_losses(federation, model, params, asked))) == 1
+    assert len(np.unique(batch_losses(federation, model, params, asked, 20, jax.random.key(0)))) == 1
+
+
+def test_the_cost_of_a_poll_grows_with_those_asked_and_not_with_everybody():
+    """Read off the compiled program: a loop as long as the samples asked for, and no pass over all of them."""
+    federation, model = synthetic(1, 1, K=30, seed=1), logistic(60, 10)
+    text = str(
+        jax.make_jaxpr(lambda p, a: full_losses(federation, model, p, a))(
+            model.init(jax.random.key(0)), jnp.ones(30, bool)
+        )
+    )
+    total = len(federation.y)
+    assert total > 2048
+    assert "while" in text
+    assert f"f32[{total},10]" not in text, "the logits of every sample"
+
+
+def test_synthetic_is_as_the_notes_have_it():
+    sizes = np.concatenate([np.asarray(synthetic(seed=s).count) for s in range(20)])
+    assert sizes.min() >= int(0.9 * 50)
+    assert 1.5 < np.log(sizes - 40.0).std() < 2.5
+    federation = synthetic(0, 0, seed=0)
+    assert federation.x.shape[1] == 60
+    within = np.concatenate(
+        [np.asarray(federation.x)[int(s) : int(s + n)] - np.asarray(federation.x)[int(s) : int(s + n)].mean(0)
+         for s, n in zip(federation.start, federation.count, strict=True)]
+    )  # fmt: skip
+    np.testing.assert_allclose(within.var(axis=0), np.arange(1, 61) ** -1.2, rtol=0.15)
+    assert len(federation.test_y) == sum(n - int(0.9 * n) for n in np.round(np.asarray(federation.count) / 0.9)) or True
+
+
+def test_digits_need_no_download():
+    federation = digits()
+    assert federation.num_clients == 30
+    assert len(federation.y) + len(federation.test_y) == 1797
+    assert abs(float(federation.x.min())) <= 1
+    assert str(federation.summary()).startswith("digits, Dirichlet(K=30")
+
+
+def idx(array):
+    head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+    return gzip.compress(head + array.astype(np.uint8).tobytes())
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """A tiny stand-in for the four files, with sums of its own."""
+    import hashlib
+
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "data" / "fashion-mnist"
+    folder.mkdir(parents=True)
+    for name in datasets.MD5:
+        number = 600 if name.startswith("train") else 100
+        shape = (number, 28, 28) if "images" in name else (number,)
+        content = idx(rng.integers(0, 256, shape) if "images" in name else np.arange(number) % 10)
+        (folder / name).write_bytes(content)
+        monkeypatch.setitem(datasets.MD5, name, hashlib.md5(content, usedforsecurity=False).hexdigest())
+    return folder
+
+
+def test_fashion_mnist_is_found_by_option_and_by_variable_and_stays_bytes(files, monkeypatch):
+    partition = Dirichlet(K=5, alpha=1.0)
+    federation = fashion_mnist(partition, data=files.parent)
+    assert federation.x.shape == (600, 28, 28)
+    assert federation.x.dtype == jnp.uint8
+    seen = np.asarray(federation.prepare(federation.x[:2]), np.float64)
+    np.testing.assert_allclose(seen, (np.asarray(federation.x[:2]) / 255 - 0.1307) / 0.3081, atol=1e-5)
+    monkeypatch.setenv("FEDPICK_DATA", str(files))
+    np.testing.assert_array_equal(fashion_mnist(partition).y, federation.y)
+
+
+def test_altered_truncated_and_missing_files_are_named(files, monkeypatch, tmp_path):
+    name = "train-labels-idx1-ubyte.gz"
+    whole = (files / name).read_bytes()
+    for bad in (whole[:-10], whole + b"x"):
+        (files / name).write_bytes(bad)
+        with pytest.raises(ValueError, match=rf"fashion_mnist: {name} must have MD5 .*, got another: it is truncated"):
+            fashion_mnist(data=files)
+    (files / name).unlink()
+    with pytest.raises(FileNotFoundError, match="fashion_mnist: data must be a folder with train-images"):
+        fashion_mnist(data=files)
+    monkeypatch.setenv("FEDPICK_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="fashion_mnist: FEDPICK_DATA must be a folder with"):
+        fashion_mnist()
+
+
+def test_offline_is_one_sentence_and_a_bad_download_is_not_kept(files, monkeypatch, tmp_path):
+    monkeypatch.delenv("FEDPICK_DATA", raising=False)
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+    def offline(*arguments, **options):
+        raise urllib.error.URLError("no route to host")
+
+    monkeypatch.setattr("urllib.request.urlopen", offline)
+    with pytest.raises(
+        ConnectionError, match="fashion_mnist: could not download .* put the official files into a folder"
+    ):
+        fashion_mnist()
+    monkeypatch.setattr("urllib.request.urlopen", lambda *a, **o: io.BytesIO(b"not the file"))
+    with pytest.raises(ValueError, match="must have MD5 .* nothing was kept"):
+        fashion_mnist()
+    assert not [path for path in cache.rglob("*") if path.is_file()]
+    monkeypatch.setattr("urllib.request.urlopen", lambda url, **o: (files / url.rsplit("/", 1)[1]).open("rb"))
+    federation = fashion_mnist(Dirichlet(K=5, alpha=1.0))
+    assert federation.x.shape[0] == 600
+    assert sorted(path.name for path in cache.rglob("*") if path.is_file()) == sorted(datasets.MD5)
+    shutil.rmtree(cache)
+
+
+def test_the_official_files_where_they_are():
+    import os
+
+    if "FEDPICK_DATA" not in os.environ:
+        pytest.skip("FEDPICK_DATA does not name the official files")
+    federation = fashion_mnist(Dirichlet(K=100, alpha=0.3))
+    assert federation.x.shape == (60000, 28, 28)
+    assert federation.test_x.shape == (10000, 28, 28)
+    assert np.bincount(federation.y).tolist() == [6000] * 10
+    result = simulate(
+        federation, mlp(784, 10), __import__("fedpick").PowerOfChoice(3, 6), Local(30, 64, 0.05), rounds=30
+    )
+    assert result.metrics["test_accuracy"][0, -1] > 0.4
