@@ -48,7 +48,8 @@ def require(
     if numbers is None or numbers.dtype.kind not in ("iu" if whole else "iuf"):
         raise ValueError(f"{_name(owner)}: {name} must be a {'whole ' if whole else ''}number, got {value!r}")
     if not np.all(holds(numbers)):
-        raise ValueError(f"{_name(owner)}: {name} must be {rule}, got {value!r}")
+        shown = numbers.item() if numbers.ndim == 0 else value
+        raise ValueError(f"{_name(owner)}: {name} must be {rule}, got {shown!r}")
 
 
 def flag(owner: object, name: str, value: Any) -> None:

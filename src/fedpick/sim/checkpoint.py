@@ -20,12 +20,20 @@ def fingerprint(*parts: Any) -> str:
     digest = hashlib.sha256()
     for part in parts:
         leaves, tree = jax.tree.flatten(part)
-        digest.update(re.sub(r" at 0x[0-9a-f]+", "", str(tree)).encode())  # a function's address is not its name
+        digest.update(_text(tree))
         for leaf in leaves:
+            if callable(leaf):
+                digest.update(_text(leaf))
+                continue
             array = np.asarray(leaf)
             digest.update(f"{array.dtype}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def _text(value: Any) -> bytes:
+    """How a thing prints, less the addresses of functions, which differ from process to process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value)).encode()
 
 
 def save(path: Path, owner: str, done: int, tree: Any) -> None:
@@ -51,7 +59,7 @@ def load(path: Path, owner: str, like: Any) -> tuple[int, Any]:
     if not path.exists():
         return 0, like
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as content, np.load(content, allow_pickle=False) as file:
             head = json.loads(str(file["head"]))
             leaves = [file[f"leaf{i}"] for i in range(head["leaves"])]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

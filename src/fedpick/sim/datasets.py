@@ -170,9 +170,8 @@ def _idx(path: Path) -> Numbers:
     """The array in an idx file of bytes, after its MD5 sum was verified."""
     content = path.read_bytes()
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != MD5[path.name]:
-        raise ValueError(
-            f"fashion_mnist: {path.name} must have MD5 {MD5[path.name]}; this file is truncated or altered"
-        )
+        rule = f"must have MD5 {MD5[path.name]}"
+        raise ValueError(f"fashion_mnist: {path.name} {rule}, got another: it is truncated or altered")
     plain = gzip.decompress(content)
     shape = np.frombuffer(plain, ">i4", count=plain[3], offset=4)
     return np.frombuffer(plain, np.uint8, offset=4 + 4 * plain[3]).reshape(shape)

@@ -166,7 +166,7 @@ def _each(one: Callable[..., Any]) -> Callable[..., Any]:
 
 def _before(model: Model, world: World, varied: Varied, seed: Any) -> _Kept:
     now, first = _begin(model, world, varied, seed)
-    none = np.zeros(0)
+    none: Any = np.zeros(0)
     return _Kept(
         now, Record(*[none] * len(Record._fields)), jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], first)
     )
