@@ -20,10 +20,10 @@ demo: setup ## Compare the strategies on the paper's quadratic problem
 	$(BIN)/python examples/quadratic.py
 
 test: setup ## Run the tests and show the branch coverage
-	$(BIN)/pytest -m 'not slow' --cov --cov-report=term
+	$(BIN)/pytest -n 2 -m 'not slow' --cov --cov-report=term
 
 test-all: setup ## Run the tests, the heavy ones too
-	$(BIN)/pytest --cov --cov-report=term
+	$(BIN)/pytest -n 2 --cov --cov-report=term
 
 check: setup ## Format, lint and types
 	$(BIN)/ruff format --check .

@@ -234,6 +234,20 @@ def test_a_client_in_two_seats_trains_independently():
     assert not np.allclose(result.params["w"], alone.params["w"]), "both seats drew the same batch"
 
 
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+def test_another_draw_of_the_data_is_the_same_program():
+    local, before = Local(1, 30, 0.1), None
+    for seed in (0, 1):
+        rng = np.random.default_rng(seed)
+        client = np.concatenate([np.arange(5), rng.integers(0, 5, 95)])
+        federation = Federation.from_arrays(
+            rng.normal(size=(100, 3)), rng.integers(0, 2, 100), client, classes=2, name=f"draw {seed}"
+        )
+        simulate(federation, logistic(3, 2), PowerOfChoice(1, 2), local, rounds=3)
+        before = before or simulation._chunk._cache_size()
+    assert simulation._chunk._cache_size() == before
+
+
 def test_costs_are_counted_exactly():
     federation, model = small(), logistic(6, 4)
     count, size = np.asarray(federation.count), 4 * (6 * 4 + 4)

@@ -1,5 +1,6 @@
 """Run a federation: many runs as one compiled program, in chunks between which one can watch, stop and resume."""
 
+import dataclasses
 import functools
 import operator
 import warnings
@@ -67,7 +68,10 @@ def simulate(
     if until is not None and until[0] not in METRICS:
         raise ValueError(f"simulate: until must name one of {', '.join(METRICS)}, got {until[0]!r}")
     varied, runs = _runs((selector, local, server), seeds)
-    world: World = (federation, availability, failures, devices)
+    # Names and sizes that the program does not need must not make it another program.
+    largest = federation.largest if local.batches == "epochs" else 0
+    data = dataclasses.replace(federation, name="", largest=largest)
+    world: World = (data, availability, failures, devices)
     _check(world, varied)
     _notice_small_clients(federation, local)
 
