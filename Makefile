@@ -16,8 +16,8 @@ setup: .venv/ready ## Make the virtual environment (the other targets do it when
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-demo: setup ## Compare the strategies on the paper's quadratic problem
-	$(BIN)/python examples/quadratic.py
+demo: setup ## Compare the strategies on the paper's Synthetic(1,1)
+	$(BIN)/python examples/compare.py
 
 test: setup ## Run the tests and show the branch coverage
 	$(BIN)/pytest -n 2 -m 'not slow' --cov --cov-report=term
