@@ -170,7 +170,7 @@ class LowestLossFirst(PowerOfChoice):
         return PowerOfChoice.select(self, key, state, clients, candidates, -losses)
 
 
-@broken("candidates_by_share")
+@broken("law 4")
 class KeyReusedBetweenProposeAndSelect(PowerOfChoice):
     """Keeps a key of its own and uses it for both: the client that won the race also wins the ties."""
 

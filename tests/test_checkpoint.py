@@ -3,11 +3,13 @@
 import errno
 import functools
 
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from fedpick import Rand
-from fedpick.sim import Local, quadratic, quadratic_model, simulate, simulation
+from fedpick.sim import Federation, Local, from_apply, mlp, quadratic, quadratic_model, simulate, simulation
 
 
 @pytest.fixture
@@ -31,6 +33,46 @@ def test_a_foreign_truncated_or_senseless_file_is_refused_and_left_alone(play, t
     np.savez(path, other=np.zeros(3))
     with pytest.raises(ValueError, match="must be a whole file of fedpick's"):
         play(checkpoint=path)
+
+
+@pytest.mark.parametrize("change", ["hidden", "dropout", "closure", "optimizer", "prepare"])
+def test_another_model_optimiser_or_preparation_is_another_simulation(tmp_path, change):
+    rng = np.random.default_rng(0)
+    x, y, client = rng.normal(size=(40, 4)), rng.integers(0, 3, 40), np.arange(40) % 4
+
+    def play(other):
+        model, local, prepare = mlp(4, 3, (5,), 0.0), Local(1, 4, 0.1), (lambda z: z * 1.0)
+        if change == "hidden":
+            model = mlp(4, 3, (6 if other else 5,), 0.0)
+        if change == "dropout":
+            model = mlp(4, 3, (5,), 0.5 if other else 0.0)
+        if change == "closure":
+            scale = 2.0 if other else 1.0
+            model = from_apply(lambda key: jnp.zeros((4, 3)), lambda w, x, key: scale * x @ w)
+        if change == "optimizer":
+            momentum = 0.9 if other else 0.1
+            local = Local(1, 4, 0.1, optimizer=lambda eta: optax.sgd(eta, momentum))
+        if change == "prepare":
+            factor = 2.0 if other else 1.0
+            prepare = lambda z: z * factor  # noqa: E731
+        federation = Federation.from_arrays(x, y, client, prepare=prepare)
+        return simulate(federation, model, Rand(2), local, rounds=3, checkpoint=tmp_path / "run.npz")
+
+    first = play(other=False)
+    np.testing.assert_array_equal(first.metrics["loss"], play(other=False).metrics["loss"])
+    with pytest.raises(ValueError, match="must be of this simulation; it is of another one"):
+        play(other=True)
+
+
+def test_ctrl_c_while_writing_leaves_no_half_file(play, tmp_path, monkeypatch, capsys):
+    def interrupted(file, **arrays):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("numpy.savez", interrupted)
+    play(checkpoint=tmp_path / "run.npz")
+    assert not list(tmp_path.iterdir())
+    assert "stopped after round" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_whole(play, tmp_path, monkeypatch):

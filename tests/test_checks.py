@@ -62,8 +62,12 @@ def test_a_strategy_must_be_a_frozen_dataclass_and_a_pytree():
         m: int = fedpick.static()
         poll: str = fedpick.static(default="sometimes")
 
-    with pytest.raises(LawBrokenError, match="poll must be one of 'none', 'full', 'batch', got 'sometimes'"):
+    with pytest.raises(LawBrokenError, match="Sometimes must have init, as the protocol asks"):
         check_selector(Sometimes(1))
+    methods = dict.fromkeys(("init", "propose", "select", "observe"))
+    complete = fedpick.pytree(type("Sometimes", (Sometimes,), methods))
+    with pytest.raises(LawBrokenError, match="poll must be one of 'none', 'full', 'batch', got 'sometimes'"):
+        check_selector(complete(1))
 
 
 @pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="seen in JAX 0.10")

@@ -10,6 +10,7 @@ import urllib.error
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,14 +101,21 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: Federation.from_arrays(X, Y, [0, 0, 2, 2]), "every client must hold at least 1 sample, got none for clients 1"),
         (lambda: Federation.from_arrays(X, Y, [0, 0, 1]), "client must have one entry per sample (4), got shape (3,)"),
         (lambda: Federation.from_arrays(X, Y, [0.0, 0.0, 1.0, 1.0]), "client must be whole numbers, got dtype float64"),
-        (lambda: Federation.from_arrays(X * np.nan, Y, C), "x must be finite, got NaN or infinity in row 0"),
-        (lambda: Federation.from_arrays(np.array([["a", "b"]] * 4), Y, C), "x must be numbers, got dtype <U1"),
+        (lambda: Federation.from_arrays(X * np.nan, Y, C), "x must be finite in float32, got NaN or infinity in row 0"),
+        (lambda: Federation.from_arrays(np.array([["a", "b"]] * 4), Y, C), "x must be numbers, a row per sample, got dtype <U1"),
         (lambda: Federation.from_arrays(X, Y, C, classes=1), "y must be at least 0 and below classes=1, got 1 in row 1"),
         (lambda: Federation.from_arrays(X, Y - 1, C), "y must be at least 0 and below classes=1, got -1 in row 0"),
         (lambda: Federation.from_arrays(X, Y, C, test=(X, Y[:3])), "test y must have one entry per sample (4), got shape (3,)"),
         (lambda: Federation.from_arrays(X, Y, C, test=(X[:, :1], Y)), "test x must have samples of shape (2,), got (1,)"),
-        (lambda: Federation.from_arrays(X, Y, C, size=[1.0, 0.0]), "size must be K=2 numbers above 0, got"),
+        (lambda: Federation.from_arrays(X, Y, C, size=[1.0, 0.0]), "size must be K=2 numbers between 1e-30 and 1e30, got"),
         (lambda: Federation.from_arrays(X[:0], Y[:0], C[:0]), "client must have one entry per sample (0), got shape (0,)"),
+        (lambda: Federation.from_arrays(X + 1e300, Y, C), "x must be finite in float32, got NaN or infinity in row 0"),
+        (lambda: Federation.from_arrays(X, Y + 2**32, C), "y must be below 2**31, got 4294967297"),
+        (lambda: Federation.from_arrays(X, Y, C, classes=3.5), "Federation: classes must be a whole number, got 3.5"),
+        (lambda: Local(1, 1, 0.1, optimizer=optax.adam(0.1)), "Local: optimizer must be a function of the learning rate"),
+        (lambda: Server(optax.adam(0.1)), "Server: optimizer must be a function of the learning rate"),
+        (lambda: Local(1, 1, 0.1, lambda t: 1.0), "Local: schedule must be an object made with fedpick.pytree"),
+        (lambda: Devices(deadline=jnp.ones(3)), "Devices: deadline must be one number, got"),
         (lambda: Dirichlet(0, 1.0), "Dirichlet: K must be at least 1, got 0"),
         (lambda: Dirichlet(5, -1.0), "Dirichlet: alpha must be finite and above 0, got -1.0"),
         (lambda: Dirichlet(300, 0.3, least=11)(LABELS), "Dirichlet: least must be low enough to be met"),
@@ -144,7 +152,11 @@ def test_bad_arguments_of_simulate_get_one_sentence():
         ({"every": 0}, "simulate: every must be at least 1, got 0"),
         ({"seeds": []}, "simulate: seeds must be one or more numbers, at least 0 and below 2**31, got []"),
         ({"seeds": [-1]}, "simulate: seeds must be one or more numbers, at least 0 and below 2**31, got [-1]"),
-        ({"until": ("accuracy", 0.5)}, "simulate: until must name one of loss, "),
+        ({"until": ("accuracy", 0.5)}, "simulate: until must be a pair of one of loss, "),
+        ({"until": "loss"}, "simulate: until must be a pair of one of loss, "),
+        ({"seeds": 1.5}, "simulate: seeds must be a whole number or whole numbers, got 1.5"),
+        ({"selector": Rand}, "simulate: selector must be a strategy, such as PowerOfChoice(m=3, d=6), got <class"),
+        ({"failures": 0.1}, "simulate: failures must be a Failures, got 0.1"),
         ({"selector": PowerOfChoice(2, 9)}, "PowerOfChoice: d must be at most K=4, got 9"),
         ({"selector": PowerOfChoice(2, jnp.array([3, 9]))}, "PowerOfChoice: d must be at most K=4, got 9"),
         ({"selector": Rand(9, replace=False)}, "Rand: m must be at most K=4, got 9"),
@@ -158,6 +170,61 @@ def test_bad_arguments_of_simulate_get_one_sentence():
         with pytest.raises(ValueError) as caught:  # noqa: PT011
             simulate(toy, model, options.pop("selector"), options.pop("local"), **options)
         assert sentence in str(caught.value)
+
+
+def test_a_model_that_does_not_fit_gets_one_sentence():
+    toy = Federation.from_arrays(np.eye(4), [0, 1, 2, 2], [0, 0, 1, 1])
+    good = logistic(4, 3)
+    for model, sentence in [
+        (
+            logistic(4, 2),
+            "simulate: the loss of every client must be finite before round 0, got NaN for 1; does the model",
+        ),
+        (logistic(5, 3), "simulate: model.losses must take samples of shape (4,), got"),
+        (
+            good._replace(losses=lambda p, x, y, key: jnp.zeros((2, 1))),
+            "model.losses must give one number per sample (2,), got shape (2, 1)",
+        ),
+        (
+            good._replace(predict=lambda p, x: jnp.zeros(())),
+            "model.predict must give one number per sample (2,), got shape ()",
+        ),
+        (good._replace(init=lambda key: jnp.zeros(3, jnp.int32)), "simulate: model must have float32 parameters, got"),
+    ]:
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            simulate(toy, model, Rand(1), Local(1, 1, 0.1), rounds=2)
+        assert sentence in str(caught.value)
+
+
+def test_sums_over_a_large_client_stay_exact():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100_003, 4))
+    big = Federation.from_arrays(x, rng.integers(0, 10, len(x)), np.minimum(np.arange(len(x)), 3))
+    model = logistic(4, 10)
+    zeros = model.init(jax.random.key(0))
+    params = {"w": jnp.asarray(rng.normal(size=(4, 10)), jnp.float32), "b": zeros["b"]}
+    logits = x @ np.asarray(params["w"], np.float64)
+    each = np.log(np.exp(logits).sum(1)) - logits[np.arange(len(x)), np.asarray(big.y)]
+    for asked in (everybody(big, model, params)[0], full_losses(big, model, params, jnp.ones(4, bool))):
+        np.testing.assert_allclose(asked[3], each[3:].mean(), rtol=1e-5)
+    for asked in (everybody(big, model, zeros)[0], full_losses(big, model, zeros, jnp.ones(4, bool))):
+        np.testing.assert_allclose(asked, np.full(4, np.log(10), np.float32), rtol=1e-7)
+
+
+def test_one_outlier_does_not_blur_the_losses_of_the_others():
+    from fedpick.sim import Model
+
+    for worst in (1e8, 1e30):
+        toy = Federation.from_arrays(np.array([[worst], [1.0], [2.0], [3.0]]), [0] * 4, np.arange(4))
+        model = Model(
+            lambda key: jnp.zeros(1), lambda p, x, y, key: x[:, 0] + 0 * p[0], lambda p, x: jnp.zeros(len(x), jnp.int32)
+        )
+        for losses in (
+            full_losses(toy, model, jnp.zeros(1), jnp.ones(4, bool)),
+            batch_losses(toy, model, jnp.zeros(1), jnp.ones(4, bool), 1, jax.random.key(0)),
+            everybody(toy, model, jnp.zeros(1))[0],
+        ):
+            assert losses[1:].tolist() == [1.0, 2.0, 3.0]
 
 
 def test_fewer_available_than_d_is_said():

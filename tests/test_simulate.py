@@ -132,6 +132,14 @@ def test_a_batch_of_runs_is_the_runs_one_by_one():
 
 
 @pytest.mark.filterwarnings("ignore:simulate. b=")
+def test_the_rates_of_clients_and_server_keep_their_names_and_values():
+    federation, model, _, _ = PROBLEMS["quadratic"]
+    local, server = Local(1, 1, jnp.array([1e-3, 2e-3])), Server(eta=jnp.array([1.0, 0.5]))
+    result = simulate(federation, model, Rand(2), local, rounds=2, server=server)
+    assert result.runs == [{"seed": 0, "eta": 0.001, "server.eta": 1.0}, {"seed": 0, "eta": 0.002, "server.eta": 0.5}]
+    assert result.where(eta=0.002).runs == result.runs[1:]
+
+
 def test_several_fields_are_swept_hand_in_hand():
     federation, model, _, local = PROBLEMS["logistic"]
     local = Local(4, 8, jnp.array([0.1, 0.0]), Steps((5,), jnp.array([0.5, 0.1])))

@@ -107,4 +107,4 @@ def answers(
 
 
 def _name(owner: object) -> str:
-    return owner if isinstance(owner, str) else type(owner).__name__
+    return owner if isinstance(owner, str) else getattr(owner, "__name__", type(owner).__name__)

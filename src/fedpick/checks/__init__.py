@@ -50,9 +50,6 @@ def _form(selector: Any) -> None:
     if isinstance(selector, type):
         raise LawBrokenError(f"{selector.__name__} must be an object: make one, such as {selector.__name__}(m=3)")
     kind = type(selector).__name__
-    for part in ("m", "poll", "init", "propose", "select", "observe"):
-        if not hasattr(selector, part):
-            raise LawBrokenError(f"{kind} must have {part}, as the protocol asks")
     if not getattr(getattr(selector, "__dataclass_params__", None), "frozen", False):
         raise LawBrokenError(f"{kind} must be a frozen dataclass")
     if any(leaf is selector for leaf in jax.tree.leaves(selector)):
@@ -63,6 +60,9 @@ def _form(selector: Any) -> None:
     structures: list[Any] = [jax.tree.structure(selector), jax.tree.structure(twin(**values))]
     if structures[0] == structures[1]:
         raise LawBrokenError(f"{kind}: jit may take it for another class of the same fields; use fedpick.pytree")
+    for part in ("m", "poll", "init", "propose", "select", "observe"):
+        if not hasattr(selector, part):
+            raise LawBrokenError(f"{kind} must have {part}, as the protocol asks")
     if selector.poll not in ("none", "full", "batch"):
         raise LawBrokenError(f"{kind}: poll must be one of 'none', 'full', 'batch', got {selector.poll!r}")
 

@@ -20,6 +20,7 @@ class Availability(Protocol):
 class Always:
     """Everybody, always.
 
+    >>> import jax
     >>> Always()(jax.random.key(0), 0, 3)
     Array([ True,  True,  True], dtype=bool)
     """
@@ -35,6 +36,7 @@ class AlternatingHalves:
     The halves are the clients below K/2 and the others. The number away is the nearest whole number to ``away`` times
     the half (the paper's text says 0.1, its code 0.2).
 
+    >>> import jax
     >>> AlternatingHalves(away=0.0)(jax.random.key(0), 1, 4)
     Array([False, False,  True,  True], dtype=bool)
     """
@@ -55,6 +57,7 @@ class AlternatingHalves:
 class Bernoulli:
     """Each client is there with its own probability (one number, or one per client), independently in each round.
 
+    >>> import jax
     >>> Bernoulli(probability=1.0)(jax.random.key(0), 0, 2)
     Array([ True,  True], dtype=bool)
     """
@@ -74,6 +77,7 @@ class DayAndNight:
 
     It swings between ``night`` and ``day``; the clients' peaks are spread evenly over the period, as time zones are.
 
+    >>> import jax
     >>> DayAndNight(period=24, day=1.0, night=1.0)(jax.random.key(0), 5, 2)
     Array([ True,  True], dtype=bool)
     """
@@ -98,6 +102,7 @@ class DayAndNight:
 class Trace:
     """A record of who was there, Bool[rounds, K]; after its last round it starts again.
 
+    >>> import jax
     >>> Trace(jnp.array([[True, False], [False, True]]))(jax.random.key(0), 3, 2)
     Array([False,  True], dtype=bool)
     """
@@ -123,6 +128,7 @@ class Failures:
 
     ``dropped`` is a record Bool[rounds, K] of who fails if selected; it comes on top of the probability.
 
+    >>> import jax
     >>> Failures(probability=0.0)(jax.random.key(0), 0, 2)
     Array([False, False], dtype=bool)
     """

@@ -15,16 +15,17 @@ import numpy as np
 VERSION = 1
 
 
-def fingerprint(*parts: Any) -> str:
-    """A hash of everything that decides a simulation: settings by their text, arrays by their bytes."""
-    digest = hashlib.sha256()
-    for part in parts:
+def fingerprint(program: Any, *parts: Any) -> str:
+    """A hash of everything that decides a simulation: the traced program with its constants, settings and data.
+
+    The program stands for the model, the optimisers and whatever else is a function, whose text says nothing of what
+    it has closed over.
+    """
+    digest = hashlib.sha256(_text(program.jaxpr))
+    for part in (*program.consts, *parts):
         leaves, tree = jax.tree.flatten(part)
         digest.update(_text(tree))
         for leaf in leaves:
-            if callable(leaf):
-                digest.update(_text(leaf))
-                continue
             array = np.asarray(leaf)
             digest.update(f"{array.dtype}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -49,9 +50,10 @@ def save(path: Path, owner: str, done: int, tree: Any) -> None:
             os.fsync(part.fileno())
         os.replace(part.name, path)
     except OSError as error:
+        raise OSError(f"simulate: checkpoint {str(path)!r} could not be written ({error}); the last is whole") from None
+    finally:  # however it ends: written, a full disk, Ctrl-C
         if part is not None:
             Path(part.name).unlink(missing_ok=True)
-        raise OSError(f"simulate: checkpoint {str(path)!r} could not be written ({error}); the last is whole") from None
 
 
 def load(path: Path, owner: str, like: Any) -> tuple[int, Any]:
@@ -60,9 +62,9 @@ def load(path: Path, owner: str, like: Any) -> tuple[int, Any]:
         return 0, like
     try:
         with path.open("rb") as content, np.load(content, allow_pickle=False) as file:
-            head = json.loads(str(file["head"]))
+            head = dict(json.loads(str(file["head"])))
             leaves = [file[f"leaf{i}"] for i in range(head["leaves"])]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"simulate: checkpoint {str(path)!r} must be a whole file of fedpick's ({error})") from None
     if head.get("version") != VERSION:
         raise ValueError(f"simulate: checkpoint {str(path)!r} must be of version {VERSION}, got {head.get('version')}")

@@ -23,7 +23,7 @@ class Devices:
     left behind: its seat is empty, and the round lasts until the deadline.
 
     >>> Devices(speed=100.0, bandwidth=1e6).poll_seconds(jnp.array([50]), model_bytes=10**6)
-    Array([1.600004], dtype=float32)
+    Array([1.6000041], dtype=float32)
     """
 
     speed: Any = 1000.0
@@ -34,6 +34,7 @@ class Devices:
     def __post_init__(self) -> None:
         for name in ("speed", "bandwidth", "deadline"):
             require(self, name, getattr(self, name), "above 0", lambda x: x > 0)
+        require(self, "deadline", self.deadline, "one number", lambda x: np.ndim(x) == 0)
         require(self, "latency", self.latency, "at least 0", lambda x: x >= 0)
 
     @classmethod

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
+from fedpick.arguments import natural
 from fedpick.pytree import pytree, static
 
 Numbers = np.ndarray[Any, Any]
@@ -75,16 +76,16 @@ class Federation:
         """A federation from one row per sample: inputs, labels 0..classes-1 and the client that holds it, 0..K-1."""
         x, y, client = np.asarray(x), np.asarray(y), np.asarray(client)
         _labels("client", client, len(x))
-        K = int(client.max()) + 1 if num_clients is None else num_clients
+        K = int(client.max()) + 1 if num_clients is None else natural(cls, "num_clients", num_clients)
         _below("client", client, K, "num_clients")
-        _inputs("x", x)
+        x = _narrow("x", x)
         _labels("y", y, len(x))
         test_x, test_y = (np.asarray(part) for part in test) if test else (x[:0], y[:0])
-        _inputs("test x", test_x)
+        test_x = _narrow("test x", test_x)
         _labels("test y", test_y, len(test_x), empty=True)
         if test_x.shape[1:] != x.shape[1:]:
             raise ValueError(f"Federation: test x must have samples of shape {x.shape[1:]}, got {test_x.shape[1:]}")
-        total = int(max(y.max(), test_y.max(initial=0))) + 1 if classes is None else classes
+        total = int(max(y.max(), test_y.max(initial=0))) + 1 if classes is None else natural(cls, "classes", classes)
         _below("y", y, total, "classes")
         _below("test y", test_y, total, "classes")
         count = np.bincount(client, minlength=K)
@@ -94,16 +95,16 @@ class Federation:
                 f"Federation: every client must hold at least 1 sample, got none for clients {_few(empty)}"
             )
         size = count if size is None else np.asarray(size)
-        if size.shape != (K,) or not (np.isfinite(size).all() and (size > 0).all()):
-            raise ValueError(f"Federation: size must be K={K} numbers above 0, got {size!r}")
+        if size.shape != (K,) or size.dtype.kind not in "iuf" or not ((size >= 1e-30) & (size <= 1e30)).all():
+            raise ValueError(f"Federation: size must be K={K} numbers between 1e-30 and 1e30, got {size!r}")
         order = np.argsort(client, kind="stable")
         return cls(
-            x=jnp.asarray(_narrow(x[order])),
+            x=jnp.asarray(x[order]),
             y=jnp.asarray(y[order], jnp.int32),
             start=jnp.asarray(np.concatenate([[0], np.cumsum(count)[:-1]]), jnp.int32),
             count=jnp.asarray(count, jnp.int32),
-            size=jnp.asarray(size, jnp.int32 if size.dtype.kind in "iu" else jnp.float32),
-            test_x=jnp.asarray(_narrow(test_x)),
+            size=jnp.asarray(size.astype(np.float32)),
+            test_x=jnp.asarray(test_x),
             test_y=jnp.asarray(test_y, jnp.int32),
             classes=total,
             largest=int(count.max()),
@@ -168,12 +169,18 @@ class Summary(NamedTuple):
         )
 
 
-def _inputs(name: str, x: Numbers) -> None:
-    if x.dtype.kind not in "iufb":
-        raise ValueError(f"Federation: {name} must be numbers, got dtype {x.dtype}")
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
+def _narrow(name: str, x: Numbers) -> Numbers:
+    """Bytes stay bytes; all other numbers become float32, and must be finite in it."""
+    if x.dtype.kind not in "iufb" or x.ndim < 1:
+        raise ValueError(f"Federation: {name} must be numbers, a row per sample, got dtype {x.dtype}, shape {x.shape}")
+    if x.dtype == np.uint8:
+        return x
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32)
+    if not np.isfinite(x).all():
         row = int(np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))[0])
-        raise ValueError(f"Federation: {name} must be finite, got NaN or infinity in row {row}")
+        raise ValueError(f"Federation: {name} must be finite in float32, got NaN or infinity in row {row}")
+    return x
 
 
 def _labels(name: str, labels: Numbers, rows: int, empty: bool = False) -> None:
@@ -181,6 +188,8 @@ def _labels(name: str, labels: Numbers, rows: int, empty: bool = False) -> None:
         raise ValueError(f"Federation: {name} must have one entry per sample ({rows}), got shape {labels.shape}")
     if len(labels) and labels.dtype.kind not in "iu":
         raise ValueError(f"Federation: {name} must be whole numbers, got dtype {labels.dtype}")
+    if len(labels) and labels.max() >= 2**31:
+        raise ValueError(f"Federation: {name} must be below 2**31, got {labels.max()}")
 
 
 def _below(name: str, labels: Numbers, limit: int, limit_name: str) -> None:
@@ -188,11 +197,6 @@ def _below(name: str, labels: Numbers, limit: int, limit_name: str) -> None:
     if len(bad):
         value = f"{labels[bad[0]]} in row {bad[0]}"
         raise ValueError(f"Federation: {name} must be at least 0 and below {limit_name}={limit}, got {value}")
-
-
-def _narrow(x: Numbers) -> Numbers:
-    """Bytes stay bytes; all else becomes float32."""
-    return x if x.dtype == np.uint8 else x.astype(np.float32)
 
 
 def _few(numbers: Numbers) -> str:

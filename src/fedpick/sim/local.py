@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.arguments import one_of, require
+from fedpick.arguments import natural, one_of, require
 from fedpick.pytree import pytree, static
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
@@ -29,6 +29,10 @@ class Steps:
 
     at: tuple[int, ...] = static(default=())
     factor: Number = 0.5
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.at, tuple):
+            raise ValueError(f"Steps: at must be a tuple of rounds, got {self.at!r}")
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
         """The multiple of the first learning rate in round t."""
@@ -59,8 +63,12 @@ class Local:
     optimizer: Optimizer = static(default=optax.sgd)
 
     def __post_init__(self) -> None:
-        require(self, "tau", self.tau, "at least 1", lambda x: x >= 1, whole=True)
-        require(self, "b", self.b, "at least 1", lambda x: x >= 1, whole=True)
+        natural(self, "tau", self.tau)
+        natural(self, "b", self.b)
+        _optimizer(self, self.optimizer)
+        if not callable(self.schedule) or jax.tree_util.all_leaves([self.schedule]):
+            rule = "an object made with fedpick.pytree that maps t to a number, such as Steps"
+            raise ValueError(f"Local: schedule must be {rule}, got {self.schedule!r}")
         one_of(self, "batches", self.batches, ("distinct", "replace", "epochs"))
         for name in ("eta", "weight_decay", "prox"):
             require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < jnp.inf))
@@ -89,6 +97,8 @@ class Server:
 
     def __post_init__(self) -> None:
         require(self, "eta", self.eta, "finite and above 0", lambda x: (x > 0) & (x < jnp.inf))
+        if self.optimizer is not None:
+            _optimizer(self, self.optimizer)
 
     def init(self, params: Params) -> Any:
         """The optimiser's memory."""
@@ -103,6 +113,12 @@ class Server:
         change, moved = self.optimizer(self.eta).update(gradient, state, params)
         keep = lambda new, old: jnp.where(anybody, new, old)  # noqa: E731
         return jax.tree.map(keep, optax.apply_updates(params, change), params), jax.tree.map(keep, moved, state)
+
+
+def _optimizer(owner: object, make: Any) -> None:
+    if not callable(make):
+        rule = "a function of the learning rate, such as optax.adam and not optax.adam(0.1)"
+        raise ValueError(f"{type(owner).__name__}: optimizer must be {rule}, got {type(make).__name__}")
 
 
 def train(

@@ -90,7 +90,11 @@ class Result:
 
     def where(self, **values: Any) -> "Result":
         """The runs with these values, such as ``result.where(d=6)``."""
-        keep = [r for r, run in enumerate(self.runs) if all(run.get(name) == value for name, value in values.items())]
+        keep = [
+            r
+            for r, run in enumerate(self.runs)
+            if all(name in run and np.isclose(run[name], value) for name, value in values.items())
+        ]
         if not keep:
             raise ValueError(f"Result: {values} must match a run, got none among {self.runs[:3]} ...")
         part = {name: value[keep] for name, value in self.metrics.items()}

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import operator
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,13 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.arguments import require
-from fedpick.protocol import Clients, round_keys
 from fedpick.sim import checkpoint as disk
 from fedpick.sim.availability import Always, Availability, Failures
 from fedpick.sim.debugging import play_plainly
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
+from fedpick.sim.inspection import (
+    check_first_losses,
+    check_kinds,
+    check_selectors,
+    is_number,
+    notice_few_available,
+    notice_small_clients,
+)
 from fedpick.sim.local import Local, Server
 from fedpick.sim.loop import Progress, Record, Setup, Varied, World, begin, evaluate, play
 from fedpick.sim.models import Model
@@ -65,15 +71,18 @@ def simulate(
     require("simulate", "rounds", rounds, "at least 1", lambda n: n >= 1, whole=True)
     every = max(1, rounds // 50) if every is None else every
     require("simulate", "every", every, "at least 1", lambda n: n >= 1, whole=True)
-    if until is not None and until[0] not in METRICS:
-        raise ValueError(f"simulate: until must name one of {', '.join(METRICS)}, got {until[0]!r}")
+    if until is not None and not (
+        isinstance(until, tuple) and len(until) == 2 and until[0] in METRICS and is_number(until[1])
+    ):
+        raise ValueError(f"simulate: until must be a pair of one of {', '.join(METRICS)} and a number, got {until!r}")
+    check_kinds(federation, model, selector, local, server, failures, devices)
     varied, runs = _runs((selector, local, server), seeds)
     # Names and sizes that the program does not need must not make it another program.
     largest = federation.largest if local.batches == "epochs" else 0
     data = dataclasses.replace(federation, name="", largest=largest)
     world: World = (data, availability, failures, devices)
-    _check(world, varied)
-    _notice_small_clients(federation, local)
+    check_selectors(world, varied)
+    notice_small_clients(federation, local)
 
     seed = jnp.asarray([run["seed"] for run in runs], jnp.int32)
     chunk = functools.partial(_chunk if jit else play_plainly, model, world, varied, seed, rounds)
@@ -82,8 +91,10 @@ def simulate(
         kept = _before(model, world, varied, seed)
     done, file, owner = 0, None if checkpoint is None else Path(checkpoint), ""
     if file is not None:
-        owner = disk.fingerprint(model, world, varied, seed, rounds, every)
+        program = jax.make_jaxpr(functools.partial(_chunk, model, every=every, blocks=blocks))
+        owner = disk.fingerprint(program(world, varied, seed, rounds, kept.now, 0), world, varied, seed, rounds, every)
         done, kept = disk.load(file, owner, like=kept)
+    check_first_losses(kept.evaluations.client_loss[:, 0])
     with Bar(rounds, done, progress) as bar:
         try:
             while done < rounds and not (until and _reached(until, kept.evaluations)):
@@ -101,7 +112,7 @@ def simulate(
         ]
         nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
         kept = _Kept(kept.now, *_append(kept, nothing, 0, 0))
-    _notice_few_available(selector, kept.records)
+    notice_few_available(selector, kept.records)
     return Result(
         runs=runs,
         share=np.asarray(federation.share),
@@ -191,13 +202,17 @@ def _append(kept: _Kept, new: tuple[Record, Evaluation], rounds: int, evaluation
 
 def _runs(varied: Varied, seeds: int | Iterable[int]) -> tuple[Varied, list[dict[str, Any]]]:
     """Every leaf with one entry per run, and what each run is."""
-    numbers = list(range(seeds)) if isinstance(seeds, int) else [operator.index(seed) for seed in seeds]
+    try:
+        numbers = [operator.index(s) for s in (range(operator.index(seeds)) if is_number(seeds) else seeds)]  # type: ignore
+    except TypeError:
+        raise ValueError(f"simulate: seeds must be a whole number or whole numbers, got {seeds!r}") from None
     if not numbers or min(numbers) < 0 or max(numbers) >= 2**31:
         raise ValueError(f"simulate: seeds must be one or more numbers, at least 0 and below 2**31, got {seeds!r}")
-    named = [
-        (jax.tree_util.keystr(path[1:], simple=True, separator="."), np.asarray(leaf))
-        for path, leaf in jax.tree_util.tree_leaves_with_path(varied)
-    ]
+    named = []
+    for path, leaf in jax.tree_util.tree_leaves_with_path(varied):
+        name = jax.tree_util.keystr(path[1:], simple=True, separator=".")
+        # Both a client and a server have an eta.
+        named.append((f"server.{name}" if path[0].idx == 2 else name, np.asarray(leaf)))
     swept = {name: leaf for name, leaf in named if leaf.ndim == 1}
     lengths = {name: len(leaf) for name, leaf in swept.items()}
     if len(set(lengths.values())) > 1 or any(leaf.ndim > 1 for _, leaf in named):
@@ -210,36 +225,14 @@ def _runs(varied: Varied, seeds: int | Iterable[int]) -> tuple[Varied, list[dict
         leaf = leaf if leaf.ndim else leaf[None]
         return jnp.repeat(jnp.broadcast_to(leaf, (values,)), len(numbers))
 
-    points = [{name: leaf[v].item() for name, leaf in swept.items()} for v in range(values)]
+    points = [{name: _plain(leaf[v]) for name, leaf in swept.items()} for v in range(values)]
     runs = [{"seed": seed, **point} for point in points for seed in numbers]
     return jax.tree.map(per_run, varied), runs
 
 
-def _check(world: World, varied: Varied) -> None:
-    """Show each selector the facts once, so that a d above K is an error here and not clipped in the program."""
-    federation = world[0]
-    K = federation.num_clients
-    clients, keys = Clients(federation.size, jnp.ones(K, bool)), round_keys(0, 0)
-    for run in range(len(jax.tree.leaves(varied)[0])):
-        selector = jax.tree.map(lambda leaf, run=run: np.asarray(leaf)[run], varied[0])
-        jax.eval_shape(lambda s=selector: s.propose(keys.propose, s.init(K), clients))
-    for part in world[1:3]:
-        jax.eval_shape(lambda part=part: part(keys.world, 0, K))
-
-
-def _notice_small_clients(federation: Federation, local: Local) -> None:
-    small = int((np.asarray(federation.count) < local.b).sum())
-    if small and local.batches == "distinct" and local.b > 1:
-        which = f"{small} of {federation.num_clients} clients"
-        warnings.warn(f"simulate: b={local.b} is more than {which} hold; they use all they have", stacklevel=3)
-
-
-def _notice_few_available(selector: Any, records: Record) -> None:
-    d = getattr(selector, "d", None)
-    if isinstance(d, int) and records.available.size and records.available.min() < d:
-        share = float((records.available < d).mean())
-        what = f"fewer clients were available than d={d} in {share:.0%} of the rounds"
-        warnings.warn(f"simulate: {what}; all of them were candidates then", stacklevel=3)
+def _plain(number: Any) -> int | float:
+    """A Python number; 0.1 and not 0.10000000149 for a float32."""
+    return int(number) if number.dtype.kind in "iu" else float(str(number))
 
 
 def _reached(until: tuple[str, float], evaluations: Evaluation) -> bool:
