@@ -1,4 +1,4 @@
-"""What `simulate` looks at before it starts, so that a mistake is one sentence, and what it says of a run afterwards."""
+"""What `simulate` looks at before it starts, so that a mistake is one sentence, and what it says of a run after."""
 
 import warnings
 from typing import Any
