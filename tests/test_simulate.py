@@ -84,7 +84,13 @@ def leaves(params):
 @pytest.mark.parametrize(
     ("problem", "selector"),
     [
-        pytest.param(problem, selector, id=f"{problem}-{selector}")
+        pytest.param(
+            problem,
+            selector,
+            id=f"{problem}-{selector}",
+            # The network takes longest to compile; the rest of its strategies are in the long list.
+            marks=pytest.mark.slow if problem == "mlp" and selector not in SELECTORS[:1] + SELECTORS[4:7] else [],
+        )
         for problem, selector in itertools.product(PROBLEMS, SELECTORS)
         if problem != "minus-probability" or selector == PowerOfChoice(3, 5)
     ],
@@ -121,7 +127,7 @@ def same(one, other, **close):
 
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_a_batch_of_runs_is_the_runs_one_by_one():
-    federation, model, _, local = PROBLEMS["mlp"]
+    federation, model, _, local = PROBLEMS["logistic"]
     sweep = PowerOfChoice(2, jnp.array([3, 6]))
     both = simulate(federation, model, sweep, local, seeds=[1, 2], **ONE)
     assert both.runs == [{"seed": s, "d": d} for d in (3, 6) for s in (1, 2)]
@@ -339,7 +345,8 @@ def test_other_optimisers_batches_and_servers_learn(options, server):
     assert (result.metrics["loss"][:, -1] < 0.8 * result.metrics["loss"][:, 0]).all()
     assert (result.metric("worst_loss")[:, -1] >= result.metrics["loss"][:, -1]).all()
     assert (result.metric("loss_variance") >= 0).all()
-    assert (result.metric("worst_accuracy") <= 1).all()
+    assert (result.metric("worst_accuracy") <= result.metric("mean_accuracy")).all()
+    np.testing.assert_allclose(result.metric("mean_loss"), result.metrics["client_loss"].mean(axis=2))
 
 
 @pytest.mark.filterwarnings("ignore:simulate. b=")
@@ -394,7 +401,7 @@ def test_ctrl_c_returns_what_is_done(monkeypatch, capsys):
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_without_jit_the_same_rounds_are_played_and_an_error_names_round_and_client():
     federation, model, local = small(K=4), logistic(6, 4), Local(2, 4, 0.1)
-    options = {"rounds": 3, "every": 2}
+    options = {"rounds": 2, "every": 2}
     for selector in (PowerOfChoice(1, 2), PowerOfChoice(1, 2, "batch")):
         plain = simulate(federation, model, selector, local, jit=False, **options)
         same(plain, simulate(federation, model, selector, local, **options), rtol=1e-4, atol=1e-6)

@@ -64,6 +64,15 @@ def arrivals(key: PRNGKeyArray, weight: Float[Array, "... K"]) -> Float[Array, "
     return jnp.where(weight > 0, exponentials(key, weight.shape) / weight, jnp.inf)
 
 
+def lots(key: PRNGKeyArray, eligible: Bool[Array, " K"]) -> Float[Array, " K"]:
+    """A lot for everyone eligible, for a race with equal chances; the others never arrive (+inf).
+
+    >>> lots(jax.random.key(0), jnp.array([True, False]))[1]
+    Array(inf, dtype=float32)
+    """
+    return jnp.where(eligible, uniforms(key, eligible.shape), jnp.inf)
+
+
 def earliest(arrival: Float[Array, " K"], d: Number) -> Bool[Array, " K"]:
     """The first d to arrive, fewer if fewer ever do.
 
@@ -124,7 +133,7 @@ def _largest(
     tied: Bool[Array, " K"] = lax.cond(
         _count(at) == left,
         lambda: at,  # the common case: no lots to draw
-        lambda: earliest(jnp.where(at, uniforms(key, score.shape), jnp.inf), left),
+        lambda: earliest(lots(key, at), left),
     )
     return before | tied
 

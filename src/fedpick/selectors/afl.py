@@ -82,7 +82,7 @@ class AFL:
             jnp.where(eligible, arrival, jnp.inf),
             _floor(1 - jnp.asarray(self.alpha3, jnp.float32), jnp.int32(self.m)),
         )
-        uniform = sampling.arrivals(uniform_key, candidates.astype(jnp.float32))
+        uniform = sampling.lots(uniform_key, candidates)
         return sampling.seat(*sampling.first(jnp.where(drawn, jnp.float32(0), uniform), self.m))
 
     def observe(self, state: Ledger, selection: Selection, report: Report) -> Ledger:

@@ -101,7 +101,7 @@ class Uniform:
     ) -> Selection:
         clients = facts(self, clients, distinct=self.m)
         candidates, _ = answers(self, clients, candidates, losses)
-        chosen, filled = sampling.first(sampling.arrivals(key, candidates.astype(jnp.float32)), self.m)
+        chosen, filled = sampling.first(sampling.lots(key, candidates), self.m)
         share = sampling.shares(jnp.where(candidates, clients.size, jnp.float32(0)))
         ratio = jnp.sum(candidates, dtype=jnp.float32) / jnp.maximum(jnp.sum(filled, dtype=jnp.float32), 1)
         return sampling.weighted(chosen, jnp.where(filled, share[chosen] * ratio, jnp.float32(0)))

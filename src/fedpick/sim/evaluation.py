@@ -39,7 +39,6 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
     clients = jnp.flatnonzero(asked, size=K, fill_value=0).astype(jnp.int32)
     counts = jnp.where(jnp.arange(K, dtype=jnp.int32) < jnp.sum(asked, dtype=jnp.int32), federation.count[clients], 0)
     ends = jnp.cumsum(counts, dtype=jnp.int32)
-
     starts = ends - counts
 
     def block(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:

@@ -10,7 +10,17 @@ from fedpick.sim.devices import SCALAR
 
 Numbers = np.ndarray[Any, Any]
 
-METRICS = ("loss", "test_loss", "test_accuracy", "skew", "worst_loss", "loss_variance", "worst_accuracy")
+METRICS = (
+    "loss",
+    "test_loss",
+    "test_accuracy",
+    "skew",
+    "mean_loss",
+    "worst_loss",
+    "loss_variance",
+    "mean_accuracy",
+    "worst_accuracy",
+)
 
 
 @dataclass(frozen=True)
@@ -39,8 +49,10 @@ class Result:
         return int(self.records["weights"].shape[1])
 
     def metric(self, name: str) -> Numbers:
-        """A metric by evaluation, [R, E]; those over clients are worst_loss, loss_variance and worst_accuracy."""
+        """A metric by evaluation, [R, E]; mean_, worst_ and _variance are over clients, each counting once."""
         one_of("Result", "metric", name, METRICS)
+        if name in ("mean_loss", "mean_accuracy"):
+            return np.asarray(self.metrics[f"client_{name[5:]}"].mean(axis=-1))
         if name == "worst_loss":
             return np.asarray(self.metrics["client_loss"].max(axis=-1))
         if name == "worst_accuracy":

@@ -107,9 +107,8 @@ def simulate(
         except KeyboardInterrupt:
             bar.note(f"stopped after round {done} of {rounds}; everything up to there is in the result")
     if done == 0:  # interrupted in the first chunk: tables without a row
-        shapes = jax.eval_shape(lambda: _chunk(model, world, varied, seed, 0, kept.now, 0, every=every, blocks=blocks))[
-            1
-        ]
+        first = functools.partial(_chunk, model, every=every, blocks=blocks)
+        _, shapes = jax.eval_shape(first, world, varied, seed, 0, kept.now, 0)
         nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
         kept = _Kept(kept.now, *_append(kept, nothing, 0, 0))
     notice_few_available(selector, kept.records)
