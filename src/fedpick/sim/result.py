@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import numpy as np
 
 from fedpick.arguments import one_of
@@ -111,7 +112,7 @@ class Result:
             raise ValueError(f"Result: {values} must match a run, got none among {self.runs[:3]} ...")
         part = {name: value[keep] for name, value in self.metrics.items()}
         rows = {name: value[keep] for name, value in self.records.items()}
-        params = _rows(self.params, keep)
+        params = jax.tree.map(lambda leaf: leaf[keep], self.params)
         runs = [self.runs[r] for r in keep]
         return Result(runs, self.share, self.model_bytes, self.evaluated, part, rows, params, self.finished)
 
@@ -129,9 +130,3 @@ def confidence(values: Any, level: float = 0.95, draws: int = 2000, seed: int = 
     medians = np.sort(np.sort(numbers[picks], axis=1)[:, middle])
     low, high = (medians[round(q * (draws - 1))] for q in ((1 - level) / 2, (1 + level) / 2))
     return float(numbers[middle]), float(low), float(high)
-
-
-def _rows(params: Any, keep: list[int]) -> Any:
-    import jax
-
-    return jax.tree.map(lambda leaf: leaf[np.asarray(keep)], params)

@@ -202,7 +202,8 @@ def _append(kept: _Kept, new: tuple[Record, Evaluation], rounds: int, evaluation
 def _runs(varied: Varied, seeds: int | Iterable[int]) -> tuple[Varied, list[dict[str, Any]]]:
     """Every leaf with one entry per run, and what each run is."""
     try:
-        numbers = [operator.index(s) for s in (range(operator.index(seeds)) if is_number(seeds) else seeds)]  # type: ignore
+        chosen: Any = range(operator.index(seeds)) if is_number(seeds) else seeds  # type: ignore[arg-type]
+        numbers = [operator.index(seed) for seed in chosen]
     except TypeError:
         raise ValueError(f"simulate: seeds must be a whole number or whole numbers, got {seeds!r}") from None
     if not numbers or min(numbers) < 0 or max(numbers) >= 2**31:
