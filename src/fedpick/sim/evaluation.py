@@ -14,8 +14,7 @@ from fedpick.sim.models import Model, Params
 
 POLL_BLOCK = 1024  # samples at a time in a poll
 ASKED_BLOCK = 8  # clients at a time in a poll by mini-batch
-SUM_PART = 256  # samples added up at a time
-TEST_BLOCK = 8192  # samples at a time in an evaluation of everything
+EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
 
 
 class Evaluation(NamedTuple):
@@ -32,26 +31,32 @@ class Evaluation(NamedTuple):
 def full_losses(federation: Federation, model: Model, params: Params, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
     """F_k(w), the mean over all local data, of the clients asked; NaN for the others.
 
-    The samples of those asked are lined up and taken in blocks, in a loop as long as they need: the cost grows with the
-    number of samples asked for, not with K.
+    The data of those asked are lined up in parts and taken in blocks, in a loop as long as they need: the cost grows
+    with the number of samples asked for, not with K.
     """
-    K = federation.num_clients
+    K, size = federation.num_clients, _part(federation)
     clients = jnp.flatnonzero(asked, size=K, fill_value=0).astype(jnp.int32)
     counts = jnp.where(jnp.arange(K, dtype=jnp.int32) < jnp.sum(asked, dtype=jnp.int32), federation.count[clients], 0)
-    ends = jnp.cumsum(counts, dtype=jnp.int32)
-    starts = ends - counts
+    parts = -(-counts // size)
+    ends = jnp.cumsum(parts, dtype=jnp.int32)
+    lane = jnp.arange(max(1, POLL_BLOCK // size), dtype=jnp.int32)
 
     def block(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         first, shift, total = carry
-        place = first + jnp.arange(POLL_BLOCK, dtype=jnp.int32)
-        row = jnp.minimum(jnp.searchsorted(ends, place, side="right").astype(jnp.int32), K - 1)
-        real = place < ends[-1]
-        sample = jnp.where(real, federation.start[clients[row]] + place - starts[row], 0)
+        row = jnp.minimum(jnp.searchsorted(ends, first + lane, side="right").astype(jnp.int32), K - 1)
+        nth = first + lane - (ends[row] - parts[row])  # of the client's parts
+        place = (nth * size)[:, None] + jnp.arange(size, dtype=jnp.int32)[None, :]
+        real = (place < counts[row][:, None]) & (first + lane < ends[-1])[:, None]
+        sample = jnp.where(real, federation.start[clients[row]][:, None] + place, 0).reshape(-1)
         x, y = federation.prepare(federation.x[sample]), federation.y[sample]
-        losses = _settled(model.losses(params, x, y, None))
-        shift = shift.at[jnp.where(real & (place == starts[row]), row, K)].set(_finite(losses), mode="drop")
-        here = jnp.zeros(K, jnp.float32).at[row].add(jnp.where(real, losses - shift[row], jnp.float32(0)))
-        return first + POLL_BLOCK, shift, total + here
+        mean, number = _means(_settled(model.losses(params, x, y, None)).reshape(place.shape), real)
+        shift = shift.at[jnp.where((nth == 0) & (number > 0), row, K)].set(_finite(mean), mode="drop")
+        off = number.astype(jnp.float32) * (mean - shift[row])
+        # One sum per client, added at its first place in the block: an order of addition that is always the same.
+        same = row[:, None] == row[None, :]
+        here = jnp.where(same, jnp.where(number > 0, off, jnp.float32(0))[None, :], jnp.float32(0)).sum(axis=1)
+        leads = ~jnp.any(same & (lane[:, None] > lane[None, :]), axis=1)
+        return first + lane.shape[0], shift, total.at[jnp.where(leads, row, K)].add(here, mode="drop")
 
     none = jnp.zeros(K, jnp.float32)
     _, shift, total = lax.while_loop(lambda carry: carry[0] < ends[-1], block, (jnp.int32(0), none, none))
@@ -71,8 +76,7 @@ def batch_losses(
         index, used = distinct(client_key(key, client), federation.count[client], (1, b))
         sample = federation.start[client] + index[0]
         losses = model.losses(params, federation.prepare(federation.x[sample]), federation.y[sample], None)
-        shift = _finite(losses[0])
-        return shift + jnp.where(used[0], losses - shift, jnp.float32(0)).sum() / used[0].sum(dtype=jnp.float32)
+        return _means(losses[None], used)[0][0]
 
     def block(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         first, answers = carry
@@ -88,66 +92,89 @@ def batch_losses(
 
 def everybody(federation: Federation, model: Model, params: Params) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
     """Loss and accuracy of every client over all its data."""
-    losses, right = _by_sample(federation, model, params, federation.x, federation.y)
-    client = jnp.repeat(
-        jnp.arange(federation.num_clients, dtype=jnp.int32), federation.count, total_repeat_length=len(federation.y)
-    )
-    # Sums of sums: a float32 that adds up a hundred thousand numbers one by one would be wrong in the fourth digit.
-    place = jnp.arange(len(federation.y), dtype=jnp.int32) - federation.start[client]
-    parts = -(-federation.count // SUM_PART)
-    first_part = jnp.cumsum(parts, dtype=jnp.int32) - parts
-    number = len(federation.y) // SUM_PART + federation.num_clients
-    owner = jnp.repeat(jnp.arange(federation.num_clients, dtype=jnp.int32), parts, total_repeat_length=number)
+    K, count, size, samples = federation.num_clients, federation.count, _part(federation), federation.y.shape[0]
+    parts = -(-count // size)
+    ends = jnp.cumsum(parts, dtype=jnp.int32)
+    number, lanes = _even(samples if size == 1 else samples // size + K, EVALUATION_BLOCK // size)
+    owner = jnp.repeat(jnp.arange(K, dtype=jnp.int32), parts, total_repeat_length=number * lanes)
+    nth = jnp.arange(number * lanes, dtype=jnp.int32) - (ends - parts)[owner]
 
-    def mean(x: Float[Array, " N"]) -> Float[Array, " K"]:
-        shift = _finite(x[federation.start])
-        part = jax.ops.segment_sum(x - shift[client], first_part[client] + place // SUM_PART, number)
-        real = jnp.arange(number, dtype=jnp.int32) < parts.sum(dtype=jnp.int32)
-        total = jax.ops.segment_sum(jnp.where(real, part, jnp.float32(0)), owner, federation.num_clients)
-        return shift + total / federation.count.astype(jnp.float32)
+    def block(part: tuple[Int[Array, " n"], Int[Array, " n"]]) -> tuple[Array, Array, Array]:
+        client, nth = part
+        place = (nth * size)[:, None] + jnp.arange(size, dtype=jnp.int32)[None, :]
+        real = place < count[client][:, None]
+        sample = jnp.where(real, federation.start[client][:, None] + place, 0).reshape(-1)
+        losses, right = _outcomes(model, params, federation.prepare(federation.x[sample]), federation.y[sample])
+        loss, used = _means(losses.reshape(place.shape), real)
+        return loss, _means(right.reshape(place.shape), real)[0], used
 
-    return mean(losses), mean(right)
+    by_part = lax.map(block, (owner.reshape(number, lanes), nth.reshape(number, lanes)))
+    loss, accuracy, used = jax.tree.map(lambda x: x.reshape(-1), by_part)
+
+    def mean(x: Float[Array, " parts"]) -> Float[Array, " K"]:
+        # Sums of sums: a float32 that adds up a hundred thousand numbers one by one is wrong in the fourth digit.
+        shift = _finite(x[ends - parts])
+        off = jnp.where(used > 0, used.astype(jnp.float32) * (x - shift[owner]), jnp.float32(0))
+        total = jax.ops.segment_sum(_settled(off), owner, K, indices_are_sorted=True)
+        return shift + total / count.astype(jnp.float32)
+
+    return mean(loss), mean(accuracy)
 
 
 def on_test_set(federation: Federation, model: Model, params: Params) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Mean loss and accuracy on the test set; NaN where there is none."""
-    if federation.test_y.shape[0] == 0:
+    samples = federation.test_y.shape[0]
+    if samples == 0:
         return jnp.float32(jnp.nan), jnp.float32(jnp.nan)
-    losses, right = _by_sample(federation, model, params, federation.test_x, federation.test_y)
-    return losses.mean(), right.mean()
+    number, size = _even(samples, EVALUATION_BLOCK)
+
+    def block(first: Int[Array, ""]) -> tuple[Array, Array]:
+        start = jnp.minimum(first, samples - size)  # the last block overlaps, and counts what is new
+        x = federation.prepare(lax.dynamic_slice_in_dim(federation.test_x, start, size))
+        losses, right = _outcomes(model, params, x, lax.dynamic_slice_in_dim(federation.test_y, start, size))
+        new = start + jnp.arange(size, dtype=jnp.int32) >= first
+        return jnp.where(new, losses, jnp.float32(0)).sum(), jnp.where(new, right, jnp.float32(0)).sum()
+
+    loss, right = lax.map(block, size * jnp.arange(number, dtype=jnp.int32))
+    return loss.sum() / samples, right.sum() / samples
 
 
-def _finite(shift: Float[Array, " ..."]) -> Float[Array, " ..."]:
-    """A client's first loss, from which the differences of its others are added up; 0 where it is not finite.
+def _outcomes(model: Model, params: Params, x: Array, y: Array) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """Loss by sample, and 1 where the label is right."""
+    found: tuple[Array, Array] = _settled(
+        (model.losses(params, x, y, None), (model.predict(params, x) == y).astype(jnp.float32))
+    )
+    return found
+
+
+def _even(number: int, at_once: int) -> tuple[int, int]:
+    """How many blocks of about ``at_once``, and how large, so that the last one is nearly full."""
+    blocks = -(-number // max(1, at_once))
+    return blocks, -(-number // blocks)
+
+
+def _part(federation: Federation) -> int:
+    """How many samples of a client are added up at a time: a power of two, so few that little is left over."""
+    return 1 << min(6, max(0, (federation.y.shape[0] // federation.num_clients // 32).bit_length() - 1))
+
+
+def _means(x: Float[Array, "n part"], real: Bool[Array, "n part"]) -> tuple[Float[Array, " n"], Int[Array, " n"]]:
+    """Means over the real entries of each row, as the first and the mean of the differences from it; and their number.
 
     Where all losses are equal, as at a model of zeros, so are then their means. Otherwise rounding would rank clients
     that are tied, and no lot would be drawn.
     """
-    return jnp.where(jnp.isfinite(shift), shift, jnp.float32(0))
+    number = real.sum(axis=1, dtype=jnp.int32)
+    first = _finite(x[:, 0])
+    off = jnp.where(real, x - first[:, None], jnp.float32(0)).sum(axis=1)
+    return first + off / jnp.maximum(number, 1).astype(jnp.float32), number
+
+
+def _finite(x: Float[Array, " ..."]) -> Float[Array, " ..."]:
+    """0 where it is not finite: what differences are taken from."""
+    return jnp.where(jnp.isfinite(x), x, jnp.float32(0))
 
 
 def _settled(x: Any) -> Any:
     """The same numbers, computed once: without it XLA may compute them again for every element of a sum over them."""
     return lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
-
-
-def _by_sample(
-    federation: Federation, model: Model, params: Params, x: Array, y: Array
-) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Loss and whether the label is right, by sample, in blocks."""
-    number = y.shape[0]
-    size = min(TEST_BLOCK, number)
-    firsts = jnp.minimum(jnp.arange(0, number, size, dtype=jnp.int32), number - size)  # the last block overlaps
-
-    def block(first: Int[Array, ""]) -> tuple[Array, Array]:
-        xs = federation.prepare(lax.dynamic_slice_in_dim(x, first, size))
-        ys = lax.dynamic_slice_in_dim(y, first, size)
-        return model.losses(params, xs, ys, None), (model.predict(params, xs) == ys).astype(jnp.float32)
-
-    blocks: tuple[Array, Array] = lax.map(block, firsts)
-
-    def whole(parts: Array) -> Array:
-        head = parts[:-1].reshape(-1)
-        return jnp.concatenate([head, parts[-1][size - (number - head.shape[0]) :]])
-
-    return _settled(whole(blocks[0])), _settled(whole(blocks[1]))
