@@ -35,5 +35,6 @@ def _no_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathF
     home: Path = tmp_path_factory.mktemp("home")
     for variable in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(variable, str(home))
+    monkeypatch.setenv("FEDPICK_CACHE", "")
     yield
     assert not list(home.iterdir()), "a test wrote into the home directory"

@@ -177,7 +177,9 @@ def play(federation, network, params, selector, local, seed, rounds, there=None)
             for s in range(local.tau):
                 rows = start[k] + np.array(batch(drawn[s], count[k], local.b))
                 gradient, loss = network.gradient(mine, x[rows], y[rows], (noise[s], local.b))
-                mine = [v - local.eta * (g + local.weight_decay * v) for v, g in zip(mine, gradient, strict=True)]
+                mine = [
+                    v - local.eta * (g + (local.weight_decay or 0) * v) for v, g in zip(mine, gradient, strict=True)
+                ]
                 seen.append(loss)
             change = [c + weight * (v - v0) for c, v, v0 in zip(change, mine, w, strict=True)]
             memory.setdefault("new", {})[k] = np.mean(seen)

@@ -1,5 +1,7 @@
 """Every strategy once, a world for them to live in, and three ways to play its rounds."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,3 +60,17 @@ def loop(selector, seed, worlds):
         state, picks = one_round(selector, seed, state, (t, *jax.tree.map(lambda x, t=t: x[t], worlds)))
         played.append(picks)
     return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *played)
+
+
+@contextlib.contextmanager
+def compilations():
+    """The names of the functions that JAX compiles meanwhile."""
+    names = []
+
+    def listen(event, seconds, fun_name="", **rest):
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(fun_name.removeprefix("jit(").removesuffix(")").removeprefix("jit_"))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.clear_event_listeners()

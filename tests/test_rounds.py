@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rounds import EVERY, every, loop, one_round, scan, world
+from rounds import EVERY, compilations, every, loop, one_round, scan, world
 
 GOLDEN = Path(__file__).parent / "golden_picks.json"
 
@@ -38,22 +38,16 @@ def test_loop_scan_and_vmapped_scan_pick_the_same_clients(name, partial):
 @pytest.mark.parametrize("name", EVERY)
 def test_a_plain_loop_compiles_nothing_after_its_first_rounds(name):
     """A server plays thousands of rounds: one that compiled something in each would be slow, and in the end crash."""
-    selector, compiled = every()[name], []
+    selector = every()[name]
     loop(selector, 0, world(3, partial=True))
-
-    def listen(event, seconds, **rest):
-        if event == "/jax/core/compile/backend_compile_duration":
-            compiled.append(seconds)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
     state, (clients, answers, training) = selector.init(12), world(6, partial=True, seed=1)
-    for t in range(6):
-        if t == 3:
-            compiled.clear()
-        now = (t, *jax.tree.map(lambda x, t=t: x[t], (clients, answers, training)))
-        state, _ = one_round(selector, 0, state, now)
-    jax.monitoring.clear_event_listeners()
-    assert not compiled
+    with compilations() as programs:
+        for t in range(6):
+            if t == 3:
+                programs.clear()
+            now = (t, *jax.tree.map(lambda x, t=t: x[t], (clients, answers, training)))
+            state, _ = one_round(selector, 0, state, now)
+    assert not programs
 
 
 def golden():

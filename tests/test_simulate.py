@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 import reference
-from rounds import EVERY
+from rounds import EVERY, compilations
 
 import fedpick
 from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform
@@ -32,8 +32,8 @@ from fedpick.sim import (
     quadratic_model,
     quadratic_optimum,
     simulate,
-    simulation,
 )
+from fedpick.sim.bundles import Bundles
 
 SELECTORS = [
     Rand(3),
@@ -166,22 +166,22 @@ def test_resumed_after_a_kill_at_any_chunk_is_the_uninterrupted_run(tmp_path, mo
     )
     whole = play()
     assert whole.evaluated.tolist() == [0, 5, 10, 15, 20, 25, 30, 35]
-    real = simulation._chunk
+    real = Bundles.play
     for killed_at in range(4):
         calls = 0
 
-        def die(*arguments, killed_at=killed_at, **options):
+        def die(*arguments, killed_at=killed_at):
             nonlocal calls
             calls += 1
-            if calls > killed_at + 1:  # the first call only traces the program, for the checkpoint's name
+            if calls > killed_at:
                 raise SystemError("killed")
-            return real(*arguments, **options)
+            return real(*arguments)
 
         path = tmp_path / f"{killed_at}.npz"
-        monkeypatch.setattr("fedpick.sim.simulation._chunk", die)
+        monkeypatch.setattr(Bundles, "play", die)
         with pytest.raises(SystemError, match="killed"):
             play(checkpoint=path)
-        monkeypatch.setattr("fedpick.sim.simulation._chunk", real)
+        monkeypatch.setattr(Bundles, "play", real)
         assert path.exists() == (killed_at > 0)
         same(whole, play(checkpoint=path))
         same(whole, play(checkpoint=path))  # and once more, from the finished file
@@ -218,10 +218,11 @@ SHORT = [COMBINATIONS[10 * row + row % 10] for row in range(10)]
 def test_every_strategy_runs_with_every_objective_and_availability_and_compiles_once(name, objective, world):
     parameters = {"metric": fedpick.LocalLoss()} if "metric" in EVERY[name] else {}
     selector = fedpick.strategy(name, **{**EVERY[name], **parameters})
-    before, model = simulation._chunk._cache_size(), logistic(6, 4, objective)
+    model = logistic(6, 4, objective)
     options = {"failures": Failures(0.1), "availability": WORLDS[world]}
-    result = simulate(small(), model, selector, Local(2, 4, 0.1), rounds=250, every=25, **options)
-    assert simulation._chunk._cache_size() == before + 1, "a later chunk compiled anew"
+    with compilations() as programs:
+        result = simulate(small(), model, selector, Local(2, 4, 0.1), rounds=250, every=25, **options)
+    assert programs.count("_chunk") == 1, "a later chunk compiled anew"
     assert np.isfinite(result.metrics["loss"]).all()
     assert (result.metrics["loss"] >= model.lowest).all()
     there = result.records["clients"] >= 0
@@ -250,16 +251,17 @@ def test_a_client_in_two_seats_trains_independently():
 
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_another_draw_of_the_data_is_the_same_program():
-    local, before = Local(1, 30, 0.1), None
+    local, found = Local(1, 30, 0.1), []
     for seed in (0, 1):
         rng = np.random.default_rng(seed)
         client = np.concatenate([np.arange(5), rng.integers(0, 5, 95)])
         federation = Federation.from_arrays(
             rng.normal(size=(100, 3)), rng.integers(0, 2, 100), client, classes=2, name=f"draw {seed}"
         )
-        simulate(federation, logistic(3, 2), PowerOfChoice(1, 2), local, rounds=3)
-        before = before or simulation._chunk._cache_size()
-    assert simulation._chunk._cache_size() == before
+        with compilations() as programs:
+            simulate(federation, logistic(3, 2), PowerOfChoice(1, 2), local, rounds=3)
+        found.append(programs.count("_chunk"))
+    assert found == [1, 0]
 
 
 def test_costs_are_counted_exactly():
@@ -382,15 +384,15 @@ def test_targets_confidence_and_early_stop():
 
 
 def test_ctrl_c_returns_what_is_done(monkeypatch, capsys):
-    real, calls = simulation._chunk, []
+    real, calls = Bundles.play, []
 
-    def interrupted(*arguments, **options):
+    def interrupted(*arguments):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(*arguments, **options)
+        return real(*arguments)
 
-    monkeypatch.setattr("fedpick.sim.simulation._chunk", interrupted)
+    monkeypatch.setattr(Bundles, "play", interrupted)
     monkeypatch.setattr("fedpick.sim.simulation.CHUNK", 10)
     result = simulate(quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3), rounds=100, every=5)
     assert (result.rounds, result.finished) == (20, False)

@@ -223,7 +223,7 @@ def _places(mask: Bool[Array, " K"], ranks: Int[Array, " n"]) -> Int[Array, " n"
     rows, width = table.shape
     in_row = table.sum(axis=1, dtype=jnp.int32)
     so_far = jnp.cumsum(in_row, dtype=jnp.int32)
-    row = jnp.minimum(jnp.searchsorted(so_far, ranks).astype(jnp.int32), rows - 1)
+    row = jnp.minimum(jnp.searchsorted(so_far, ranks, method="scan_unrolled").astype(jnp.int32), rows - 1)
     rank_in_row = ranks - (so_far[row] - in_row[row])
     reached = jnp.cumsum(table[row], axis=1, dtype=jnp.int32) >= rank_in_row[:, None]
     return jnp.where(ranks > 0, row * width + lax.argmax(reached, 1, jnp.int32), -1)

@@ -1,5 +1,6 @@
 """The same rounds in plain Python, run by run and seat by seat, so that an error can say where it happened."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,32 +9,48 @@ import numpy as np
 
 from fedpick.protocol import Selection
 from fedpick.sim.evaluation import Evaluation
-from fedpick.sim.loop import Progress, Record, Setup, Varied, World, evaluate, one_round
+from fedpick.sim.loop import Progress, Record, Setup, Varied, World, begin, evaluate, one_round
 from fedpick.sim.models import Model
 
 
-def play_plainly(
-    model: Model,
-    world: World,
-    varied: Varied,
-    seed: Any,
-    stop: int,
-    now: Progress,
-    start: int,
-    *,
-    every: int,
-    blocks: int,
-) -> tuple[Progress, tuple[Record, Evaluation]]:
-    """A chunk of rounds of every run, as the compiled one gives it, without compiling."""
-    played = []
-    with jax.disable_jit():
-        for run in range(seed.shape[0]):
-            own = jax.tree.map(lambda leaf, run=run: leaf[run], varied)
-            setup = Setup.of(model, world, own)
-            here = jax.tree.map(lambda leaf, run=run: leaf[run], now)
-            played.append(_one_run(setup, int(seed[run]), here, start, stop, every, blocks))
-    stacked: tuple[Progress, tuple[Record, Evaluation]] = _stack(played)
-    return stacked
+class Plainly:
+    """All runs of this host, as ``Bundles`` plays them, without compiling."""
+
+    def __init__(self, model: Model, world: World, varied: Varied, seed: Any) -> None:
+        self.seeds = [int(number) for number in seed]
+        self.setups = [Setup.of(model, world, _row(varied, run)) for run in range(len(self.seeds))]
+        self.now: list[Progress] = []
+
+    def begin(self) -> Evaluation:
+        """Start every run; how good the first models are."""
+        with jax.disable_jit():
+            started = [evaluate(s, begin(s, seed)) for s, seed in zip(self.setups, self.seeds, strict=True)]
+        self.now = [now for now, _ in started]
+        found: Evaluation = _numbers([found for _, found in started])
+        return found
+
+    def play(
+        self, start: int, stop: int, every: int, blocks: int, tick: Callable[[int], None]
+    ) -> tuple[Record, Evaluation]:
+        """A chunk of rounds of every run."""
+        played = []
+        for run, (setup, seed) in enumerate(zip(self.setups, self.seeds, strict=True)):
+            with jax.disable_jit():
+                played.append(_one_run(setup, seed, self.now[run], start, stop, every, blocks))
+            tick(run + 1)
+        self.now = [now for now, _ in played]
+        new: tuple[Record, Evaluation] = _numbers([new for _, new in played])
+        return new
+
+    @property
+    def standing(self) -> Progress:
+        """Where every run stands."""
+        now: Progress = _numbers(self.now)
+        return now
+
+    @standing.setter
+    def standing(self, now: Progress) -> None:
+        self.now = [jax.tree.map(jnp.asarray, _row(now, run)) for run in range(len(self.seeds))]
 
 
 def _one_run(
@@ -79,3 +96,11 @@ class _Inspector:
 
 def _stack(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def _row(tree: Any, run: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[run] if jnp.ndim(leaf) else leaf, tree)
+
+
+def _numbers(trees: list[Any]) -> Any:
+    return jax.tree.map(np.asarray, _stack(trees))

@@ -12,7 +12,8 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.local import distinct
 from fedpick.sim.models import Model, Params
 
-POLL_BLOCK = 1024  # samples at a time in a poll
+POLL_BLOCK = 2048  # samples at a time in a poll
+FEW = 256  # clients, up to which a triangle is small
 ASKED_BLOCK = 8  # clients at a time in a poll by mini-batch
 EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
 
@@ -35,33 +36,31 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
     with the number of samples asked for, not with K.
     """
     K, size = federation.num_clients, _part(federation)
-    clients = jnp.flatnonzero(asked, size=K, fill_value=0).astype(jnp.int32)
-    counts = jnp.where(jnp.arange(K, dtype=jnp.int32) < jnp.sum(asked, dtype=jnp.int32), federation.count[clients], 0)
+    counts = jnp.where(asked, federation.count, 0)
     parts = -(-counts // size)
-    ends = jnp.cumsum(parts, dtype=jnp.int32)
+    ends = _so_far(parts)
     lane = jnp.arange(max(1, POLL_BLOCK // size), dtype=jnp.int32)
 
     def block(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         first, shift, total = carry
-        row = jnp.minimum(jnp.searchsorted(ends, first + lane, side="right").astype(jnp.int32), K - 1)
-        nth = first + lane - (ends[row] - parts[row])  # of the client's parts
+        client = _holder(ends, first + lane)
+        nth = first + lane - (ends[client] - parts[client])  # of the client's parts
         place = (nth * size)[:, None] + jnp.arange(size, dtype=jnp.int32)[None, :]
-        real = (place < counts[row][:, None]) & (first + lane < ends[-1])[:, None]
-        sample = jnp.where(real, federation.start[clients[row]][:, None] + place, 0).reshape(-1)
+        real = (place < counts[client][:, None]) & (first + lane < ends[-1])[:, None]
+        sample = jnp.where(real, federation.start[client][:, None] + place, 0).reshape(-1)
         x, y = federation.prepare(federation.x[sample]), federation.y[sample]
         mean, number = _means(_settled(model.losses(params, x, y, None)).reshape(place.shape), real)
-        shift = shift.at[jnp.where((nth == 0) & (number > 0), row, K)].set(_finite(mean), mode="drop")
-        off = number.astype(jnp.float32) * (mean - shift[row])
+        shift = shift.at[jnp.where((nth == 0) & (number > 0), client, K)].set(_finite(mean), mode="drop")
+        off = number.astype(jnp.float32) * (mean - shift[client])
         # One sum per client, added at its first place in the block: an order of addition that is always the same.
-        same = row[:, None] == row[None, :]
+        same = client[:, None] == client[None, :]
         here = jnp.where(same, jnp.where(number > 0, off, jnp.float32(0))[None, :], jnp.float32(0)).sum(axis=1)
         leads = ~jnp.any(same & (lane[:, None] > lane[None, :]), axis=1)
-        return first + lane.shape[0], shift, total.at[jnp.where(leads, row, K)].add(here, mode="drop")
+        return first + lane.shape[0], shift, total.at[jnp.where(leads, client, K)].add(here, mode="drop")
 
     none = jnp.zeros(K, jnp.float32)
     _, shift, total = lax.while_loop(lambda carry: carry[0] < ends[-1], block, (jnp.int32(0), none, none))
-    mean = shift + total / jnp.maximum(counts, 1).astype(jnp.float32)
-    return jnp.full(K, jnp.nan, jnp.float32).at[jnp.where(counts > 0, clients, K)].set(mean, mode="drop")
+    return jnp.where(asked, shift + total / jnp.maximum(counts, 1).astype(jnp.float32), jnp.nan)
 
 
 def batch_losses(
@@ -69,8 +68,7 @@ def batch_losses(
 ) -> Float[Array, " K"]:
     """The mean over one fresh mini-batch of min(b, D_k) samples of the clients asked; NaN for the others."""
     K = federation.num_clients
-    clients = jnp.flatnonzero(asked, size=K, fill_value=0).astype(jnp.int32)
-    number = jnp.sum(asked, dtype=jnp.int32)
+    rank = _so_far(asked.astype(jnp.int32))
 
     def one(client: Int[Array, ""]) -> Float[Array, ""]:
         index, used = distinct(client_key(key, client), federation.count[client], (1, b))
@@ -81,12 +79,12 @@ def batch_losses(
     def block(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         first, answers = carry
         place = first + jnp.arange(ASKED_BLOCK, dtype=jnp.int32)
-        client = clients[jnp.minimum(place, K - 1)]
+        client = _holder(rank, place)
         losses = _settled(jax.vmap(one)(client))
-        return first + ASKED_BLOCK, answers.at[jnp.where(place < number, client, K)].set(losses, mode="drop")
+        return first + ASKED_BLOCK, answers.at[jnp.where(place < rank[-1], client, K)].set(losses, mode="drop")
 
     start = (jnp.int32(0), jnp.full(K, jnp.nan, jnp.float32))
-    answers: Float[Array, " K"] = lax.while_loop(lambda carry: carry[0] < number, block, start)[1]
+    answers: Float[Array, " K"] = lax.while_loop(lambda carry: carry[0] < rank[-1], block, start)[1]
     return answers
 
 
@@ -94,7 +92,7 @@ def everybody(federation: Federation, model: Model, params: Params) -> tuple[Flo
     """Loss and accuracy of every client over all its data."""
     K, count, size, samples = federation.num_clients, federation.count, _part(federation), federation.y.shape[0]
     parts = -(-count // size)
-    ends = jnp.cumsum(parts, dtype=jnp.int32)
+    ends = _so_far(parts)
     number, lanes = _even(samples if size == 1 else samples // size + K, EVALUATION_BLOCK // size)
     owner = jnp.repeat(jnp.arange(K, dtype=jnp.int32), parts, total_repeat_length=number * lanes)
     nth = jnp.arange(number * lanes, dtype=jnp.int32) - (ends - parts)[owner]
@@ -156,6 +154,22 @@ def _even(number: int, at_once: int) -> tuple[int, int]:
 def _part(federation: Federation) -> int:
     """How many samples of a client are added up at a time: a power of two, so few that little is left over."""
     return 1 << min(6, max(0, (federation.y.shape[0] // federation.num_clients // 32).bit_length() - 1))
+
+
+def _so_far(x: Int[Array, " K"]) -> Int[Array, " K"]:
+    """Running totals. Few numbers go through a triangle, one pass where a cumulative sum is many on a GPU."""
+    K = x.shape[0]
+    if K > FEW:
+        return jnp.cumsum(x, dtype=jnp.int32)
+    order = jnp.arange(K, dtype=jnp.int32)
+    upto: Int[Array, " K"] = jnp.where(order[:, None] >= order[None, :], x[None, :], 0).sum(axis=1, dtype=jnp.int32)
+    return upto
+
+
+def _holder(ends: Int[Array, " K"], place: Int[Array, " n"]) -> Int[Array, " n"]:
+    """Whose the places are on a line where client k's end before ends[k]; the last client's beyond the end."""
+    found = jnp.searchsorted(ends, place, side="right", method="scan_unrolled")
+    return jnp.minimum(found.astype(jnp.int32), ends.shape[0] - 1)
 
 
 def _means(x: Float[Array, "n part"], real: Bool[Array, "n part"]) -> tuple[Float[Array, " n"], Int[Array, " n"]]:

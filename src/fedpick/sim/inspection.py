@@ -53,8 +53,9 @@ def check_selectors(world: World, varied: Varied) -> None:
     federation = world[0]
     K = federation.num_clients
     clients, keys = Clients(federation.size, jnp.ones(K, bool)), round_keys(0, 0)
-    for run in range(len(jax.tree.leaves(varied)[0])):
-        selector = jax.tree.map(lambda leaf, run=run: np.asarray(leaf)[run], varied[0])
+    leaves, tree = jax.tree.flatten(varied[0])
+    for values in set(zip(*np.broadcast_arrays(*leaves, [0]), strict=True)):
+        selector = jax.tree.unflatten(tree, values[:-1])
         jax.eval_shape(lambda s=selector: s.propose(keys.propose, s.init(K), clients))
     for part in world[1:3]:
         jax.eval_shape(lambda part=part: part(keys.world, 0, K))

@@ -57,8 +57,8 @@ class Local:
     b: int = static()
     eta: Number
     schedule: Callable[[Any], Any] = Steps()
-    weight_decay: Number = 0.0
-    prox: Number = 0.0
+    weight_decay: Number | None = None
+    prox: Number | None = None
     batches: Literal["distinct", "replace", "epochs"] = static(default="distinct")
     optimizer: Optimizer = static(default=optax.sgd)
 
@@ -71,7 +71,18 @@ class Local:
             raise ValueError(f"Local: schedule must be {rule}, got {self.schedule!r}")
         one_of(self, "batches", self.batches, ("distinct", "replace", "epochs"))
         for name in ("eta", "weight_decay", "prox"):
+            if name != "eta" and getattr(self, name) is None:
+                continue
             require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < jnp.inf))
+
+    def pulled(self, gradient: Params, w: Params, start: Params) -> Params:
+        """The gradient with weight decay and the proximal term; where they are None, nothing is read or added."""
+        for factor, origin in ((self.weight_decay, None), (self.prox, start)):
+            if factor is not None:
+                factor = jnp.asarray(factor, jnp.float32)
+                away = w if origin is None else jax.tree.map(jnp.subtract, w, origin)
+                gradient = jax.tree.map(lambda g, x, factor=factor: g + factor * x, gradient, away)
+        return gradient
 
     def samples(self, count: Int[Array, ""]) -> Int[Array, ""]:
         """How many samples a client of ``count`` processes in tau steps."""
@@ -134,26 +145,27 @@ def train(
     batch_key, noise_key = jax.random.split(key)
     start, count = federation.start[client], federation.count[client]
     index, used = batches(batch_key, count, local, federation.largest)
+    parts = used.astype(jnp.float32) / used.sum(axis=1, keepdims=True).astype(jnp.float32)
+    one_size = local.batches != "epochs"
     optimizer = local.optimizer(jnp.asarray(local.eta, jnp.float32) * local.schedule(t))
-    decay, prox = jnp.asarray(local.weight_decay, jnp.float32), jnp.asarray(local.prox, jnp.float32)
 
     def step(carry: Any, batch: Any) -> Any:
-        (w, memory), (index, used, key) = carry, batch
-        x, y = federation.prepare(federation.x[start + index]), federation.y[start + index]
+        # Few arrays to take a step's part from, and one sum: each would be a kernel more per step on a GPU.
+        (w, memory, total), ((sample, y), part, key) = carry, batch
+        part = parts[0] if one_size else part
+        x = federation.prepare(federation.x[sample])
 
         def loss(w: Params) -> Float[Array, ""]:
-            each = jnp.where(used, model.losses(w, x, y, key), jnp.float32(0))
-            mean: Float[Array, ""] = each.sum() / used.sum(dtype=jnp.float32)
-            return mean
+            return jnp.sum(jnp.where(part > 0, part * model.losses(w, x, y, key), jnp.float32(0)))
 
         value, gradient = jax.value_and_grad(loss)(w)
-        gradient = jax.tree.map(lambda g, w, w0: g + decay * w + prox * (w - w0), gradient, w, params)
-        change, memory = optimizer.update(gradient, memory, w)
-        return (optax.apply_updates(w, change), memory), value
+        change, memory = optimizer.update(local.pulled(gradient, w, params), memory, w)
+        return (optax.apply_updates(w, change), memory, total + value), None
 
-    inputs = (index, used, jax.random.split(noise_key, local.tau))
-    (trained, _), losses = lax.scan(step, (params, optimizer.init(params)), inputs)
-    return trained, losses.mean()
+    samples = jnp.stack([start + index, federation.y[start + index]], axis=1)
+    inputs = (samples, None if one_size else parts, jax.random.split(noise_key, local.tau))
+    (trained, _, total), _ = lax.scan(step, (params, optimizer.init(params), jnp.float32(0)), inputs)
+    return trained, total / local.tau
 
 
 def batches(

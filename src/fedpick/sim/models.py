@@ -47,7 +47,10 @@ def from_apply(
 
     def losses(params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Float[Array, " n"]:
         log_probability = jax.nn.log_softmax(apply(params, x, key))
-        right = jnp.take_along_axis(log_probability, y[:, None], axis=1)[:, 0]
+        # A masked sum and not an index, whose gradient would be a scatter: slow on a GPU.
+        outputs = log_probability.shape[1]
+        label = jnp.arange(outputs, dtype=y.dtype)[None, :] == y[:, None]
+        right = jnp.where(y < outputs, jnp.sum(log_probability, axis=1, where=label), jnp.nan)
         return -right if objective == "cross-entropy" else -jnp.exp(right)
 
     def predict(params: Params, x: Array) -> Int[Array, " n"]:

@@ -1,9 +1,9 @@
-"""Run a federation: many runs as one compiled program, in chunks between which one can watch, stop and resume."""
+"""Run a federation: many runs at once, in chunks of rounds between which one can watch, stop and resume."""
 
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +13,10 @@ import numpy as np
 
 from fedpick.arguments import require
 from fedpick.sim import checkpoint as disk
+from fedpick.sim import hosts
 from fedpick.sim.availability import Always, Availability, Failures
-from fedpick.sim.debugging import play_plainly
+from fedpick.sim.bundles import Bundles, rows, traced
+from fedpick.sim.debugging import Plainly
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
@@ -27,8 +29,9 @@ from fedpick.sim.inspection import (
     notice_small_clients,
 )
 from fedpick.sim.local import Local, Server
-from fedpick.sim.loop import Progress, Record, Setup, Varied, World, begin, evaluate, play
+from fedpick.sim.loop import Record, Varied, World
 from fedpick.sim.models import Model
+from fedpick.sim.programs import keep_programs
 from fedpick.sim.progress import Bar
 from fedpick.sim.result import METRICS, Result
 
@@ -84,123 +87,85 @@ def simulate(
     check_selectors(world, varied)
     notice_small_clients(federation, local)
 
-    seed = jnp.asarray([run["seed"] for run in runs], jnp.int32)
-    chunk = functools.partial(_chunk if jit else play_plainly, model, world, varied, seed, rounds)
+    keep_programs()
+    seed = np.asarray([run["seed"] for run in runs], np.int32)
+    mine = hosts.shares(len(runs))[jax.process_index()]
+    crew = (Bundles if jit else Plainly)(model, world, rows(varied, mine), seed[mine.start : mine.stop])
     blocks = max(1, min(CHUNK, rounds) // every)
-    with jax.disable_jit(not jit):
-        kept = _before(model, world, varied, seed)
-    done, file, owner = 0, None if checkpoint is None else Path(checkpoint), ""
+    chunk = functools.partial(traced, model, world, varied, seed, rounds, every, blocks)
+    done, tables = 0, _Tables.begin(crew.begin())
+    file, owner = None if checkpoint is None else Path(checkpoint), ""
     if file is not None:
-        program = jax.make_jaxpr(functools.partial(_chunk, model, every=every, blocks=blocks))
-        owner = disk.fingerprint(program(world, varied, seed, rounds, kept.now, 0), world, varied, seed, rounds, every)
-        done, kept = disk.load(file, owner, like=kept)
-    check_first_losses(kept.evaluations.client_loss[:, 0])
-    with Bar(rounds, done, progress) as bar:
+        owner = disk.fingerprint(chunk()[0], world, varied, seed, rounds, every)
+        done, saved = disk.load(file, owner, like=(crew.standing, tables))
+        hosts.same_everywhere(done, "checkpoint must be a file that every host sees, at the same round")
+        if done:
+            crew.standing, tables = rows(saved, mine)
+    check_first_losses(tables.evaluations.client_loss[:, 0])
+    with Bar(rounds, done, progress if jax.process_index() == 0 else False) as bar:
         try:
-            while done < rounds and not (until and _reached(until, kept.evaluations)):
-                now, new = chunk(kept.now, done, every=every, blocks=blocks)
+            while done < rounds and not (until and hosts.all_agree(_reached(until, tables.evaluations))):
                 step = min(every * blocks, rounds - done)
-                kept, done = _Kept(now, *_append(kept, new, step, -(-step // every))), done + step
+                tick = functools.partial(_tick, bar, done, step / len(mine), tables.evaluations.loss[:, -1])
+                new = crew.play(done, rounds, every, blocks, tick)
+                done, tables = done + step, tables.append(new, step, -(-step // every))
                 if file is not None:
-                    disk.save(file, owner, done, kept)
-                bar.update(done, kept.evaluations.loss[:, -1])
+                    whole = hosts.gathered((crew.standing, tables), len(runs))
+                    if jax.process_index() == 0:
+                        disk.save(file, owner, done, whole)
+                bar.update(done, tables.evaluations.loss[:, -1])
         except KeyboardInterrupt:
+            if hosts.several():
+                raise  # the others would wait for this one's results
             bar.note(f"stopped after round {done} of {rounds}; everything up to there is in the result")
     if done == 0:  # interrupted in the first chunk: tables without a row
-        first = functools.partial(_chunk, model, every=every, blocks=blocks)
-        _, shapes = jax.eval_shape(first, world, varied, seed, 0, kept.now, 0)
-        nothing = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-        kept = _Kept(kept.now, *_append(kept, nothing, 0, 0))
-    notice_few_available(selector, kept.records)
+        _, (_, shapes) = chunk()
+        tables = tables.append(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), 0, 0)
+    params, tables = hosts.gathered((crew.standing.params, tables), len(runs))
+    notice_few_available(selector, tables.records)
     return Result(
         runs=runs,
         share=np.asarray(federation.share),
-        model_bytes=sum(leaf[0].nbytes for leaf in jax.tree.leaves(kept.now.params)),
-        evaluated=np.minimum(np.arange(kept.evaluations.loss.shape[1]) * every, done),
-        metrics=kept.evaluations._asdict(),
-        records=kept.records._asdict(),
-        params=jax.tree.map(np.asarray, kept.now.params),
+        model_bytes=sum(leaf[0].nbytes for leaf in jax.tree.leaves(params)),
+        evaluated=np.minimum(np.arange(tables.evaluations.loss.shape[1]) * every, done),
+        metrics=tables.evaluations._asdict(),
+        records=tables.records._asdict(),
+        params=params,
         finished=done == rounds,
     )
 
 
-class _Kept(NamedTuple):
-    """All there is between two chunks: where the runs stand, records [R, T, ...] and evaluations [R, E, ...]."""
+class _Tables(NamedTuple):
+    """What is known of the runs so far: records [R, T, ...] and evaluations [R, E, ...]."""
 
-    now: Progress
     records: Record
     evaluations: Evaluation
 
+    @classmethod
+    def begin(cls, first: Evaluation) -> "_Tables":
+        none: Any = np.zeros((first.loss.shape[0], 0))
+        return cls(Record(*[none] * len(Record._fields)), jax.tree.map(lambda leaf: leaf[:, None], first))
 
-@functools.partial(jax.jit, static_argnames=("model", "every", "blocks"))
-def _chunk(
-    model: Model,
-    world: World,
-    varied: Varied,
-    seed: Any,
-    stop: Any,
-    now: Progress,
-    start: Any,
-    *,
-    every: int,
-    blocks: int,
-) -> tuple[Progress, tuple[Record, Evaluation]]:
-    """A chunk of rounds of every run: records [R, blocks, every, ...] and evaluations [R, blocks, ...]."""
+    def append(self, new: tuple[Record, Evaluation], rounds: int, evaluations: int) -> "_Tables":
+        """With a chunk's rows behind them; what lies beyond the last round is cut off."""
 
-    def one(varied: Varied, seed: Any, now: Progress) -> tuple[Progress, tuple[Record, Evaluation]]:
-        return play(Setup.of(model, world, varied), seed, now, start, stop, every, blocks)
+        def join(old: Any, more: Any, number: int) -> Any:
+            return np.concatenate([old, more[:, :number]], axis=1) if old.size else more[:, :number]
 
-    played: tuple[Progress, tuple[Record, Evaluation]] = _each(one)(varied, seed, now)
-    return played
+        records = jax.tree.map(lambda x: x.reshape(x.shape[0], -1, *x.shape[3:]), new[0])
+        return _Tables(
+            jax.tree.map(lambda old, more: join(old, more, rounds), self.records, records),
+            jax.tree.map(lambda old, more: join(old, more, evaluations), self.evaluations, new[1]),
+        )
 
 
-@functools.partial(jax.jit, static_argnames=("model",))
-def _begin(model: Model, world: World, varied: Varied, seed: Any) -> tuple[Progress, Evaluation]:
-    """Every run before its first round."""
-
-    def one(varied: Varied, seed: Any) -> tuple[Progress, Evaluation]:
-        whole = Setup.of(model, world, varied)
-        return evaluate(whole, begin(whole, seed))
-
-    started: tuple[Progress, Evaluation] = _each(one)(varied, seed)
-    return started
-
-
-def _each(one: Callable[..., Any]) -> Callable[..., Any]:
-    """vmap over the runs; a single run goes without, because a batch of one is slower than none."""
-
-    def every_run(*arguments: Any) -> Any:
-        if arguments[1].shape[0] > 1:
-            return jax.vmap(one)(*arguments)
-        alone = jax.tree.map(lambda leaf: leaf[0], arguments)
-        return jax.tree.map(lambda leaf: leaf[None], one(*alone))
-
-    return every_run
-
-
-def _before(model: Model, world: World, varied: Varied, seed: Any) -> _Kept:
-    now, first = _begin(model, world, varied, seed)
-    none: Any = np.zeros(0)
-    return _Kept(
-        now, Record(*[none] * len(Record._fields)), jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], first)
-    )
-
-
-def _append(kept: _Kept, new: tuple[Record, Evaluation], rounds: int, evaluations: int) -> tuple[Any, Any]:
-    """The tables with a chunk's rows behind them; what lies beyond the last round is cut off."""
-
-    def join(old: Any, more: Any, number: int) -> Any:
-        return np.concatenate([old, more[:, :number]], axis=1) if old.size else more[:, :number]
-
-    records = jax.tree.map(lambda x: np.asarray(x).reshape(x.shape[0], -1, *x.shape[3:]), new[0])
-    return (
-        jax.tree.map(lambda old, more: join(old, more, rounds), kept.records, records),
-        jax.tree.map(lambda old, more: join(old, np.asarray(more), evaluations), kept.evaluations, new[1]),
-    )
+def _tick(bar: Bar, done: int, rounds_per_run: float, losses: Any, runs: int) -> None:
+    """So many runs have played the chunk, the others not yet."""
+    bar.update(int(done + rounds_per_run * runs), losses)
 
 
 def _runs(varied: Varied, seeds: int | Iterable[int]) -> tuple[Varied, list[dict[str, Any]]]:
-    """Every leaf with one entry per run, and what each run is."""
+    """What is swept with one entry per run, all else as it is; and what each run is."""
     try:
         chosen: Any = range(operator.index(seeds)) if is_number(seeds) else seeds  # type: ignore[arg-type]
         numbers = [operator.index(seed) for seed in chosen]
@@ -222,8 +187,7 @@ def _runs(varied: Varied, seeds: int | Iterable[int]) -> tuple[Varied, list[dict
 
     def per_run(leaf: Any) -> Any:
         leaf = jnp.asarray(leaf)
-        leaf = leaf if leaf.ndim else leaf[None]
-        return jnp.repeat(jnp.broadcast_to(leaf, (values,)), len(numbers))
+        return jnp.repeat(leaf, len(numbers)) if leaf.ndim else leaf
 
     points = [{name: _plain(leaf[v]) for name, leaf in swept.items()} for v in range(values)]
     runs = [{"seed": seed, **point} for point in points for seed in numbers]

@@ -1,0 +1,188 @@
+"""Runs on many devices and hosts pick what one device picks, each has its share, and what does not fit is split."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rounds import compilations
+
+from fedpick import PowerOfChoice
+from fedpick.sim import Local, bundles, logistic, simulate, synthetic
+from fedpick.sim.hosts import divide
+from fedpick.sim.programs import keep_programs
+
+HOST = Path(__file__).parent / "host.py"
+
+
+@pytest.fixture(scope="module")
+def federation():
+    return synthetic(1, 1, K=8, seed=0)
+
+
+def play(federation, **options):
+    selector = PowerOfChoice(m=2, d=jnp.array([2, 4]))
+    options = {"rounds": 12, "every": 4, "seeds": 4, **options}
+    return simulate(federation, logistic(60, 10), selector, Local(tau=2, b=4, eta=0.05), **options)
+
+
+def same(a, b, exact=True):
+    np.testing.assert_array_equal(a.records["clients"], b.records["clients"])
+    for name, table in a.metrics.items():
+        np.testing.assert_allclose(table, b.metrics[name], rtol=0 if exact else 1e-4, atol=0 if exact else 1e-5)
+    assert a.runs == b.runs
+
+
+def test_shares_are_even_and_complete():
+    for number, parts in ((8, 4), (5, 2), (7, 7), (10, 3)):
+        shares = divide(range(3, 3 + number), parts)
+        assert [run for share in shares for run in share] == list(range(3, 3 + number))
+        assert max(map(len, shares)) - min(map(len, shares)) <= (1 if number % parts else 0)
+
+
+def test_a_run_does_the_same_alone_and_among_others(federation):
+    together = play(federation)
+    for run, what in enumerate(together.runs[:6:2]):
+        alone = simulate(
+            federation,
+            logistic(60, 10),
+            PowerOfChoice(m=2, d=what["d"]),
+            Local(tau=2, b=4, eta=0.05),
+            rounds=12,
+            every=4,
+            seeds=[what["seed"]],
+        )
+        np.testing.assert_array_equal(alone.records["clients"][0], together.records["clients"][2 * run])
+        np.testing.assert_array_equal(alone.metrics["loss"][0], together.metrics["loss"][2 * run])
+
+
+def test_a_batch_of_runs_as_on_a_gpu_is_the_same_runs(federation, monkeypatch):
+    one_by_one = play(federation)
+    monkeypatch.setattr(bundles, "ON_CPU", 8)
+    same(one_by_one, play(federation), exact=False)
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_split(federation, monkeypatch):
+    monkeypatch.setattr(bundles, "ON_CPU", 8)
+    whole, sizes = play(federation), []
+    monkeypatch.setattr(bundles, "_on_cpu", lambda device: False)  # as many as fit, as on a GPU
+    real = bundles._deal
+
+    def deal(number, devices, at_most):
+        dealt = real(number, devices, at_most)
+        sizes.append([len(bundle.runs) for bundle in dealt])
+        return dealt
+
+    monkeypatch.setattr(bundles, "_deal", deal)
+    monkeypatch.setattr(bundles, "free_memory", lambda device: 10**12)
+    play(federation)
+    assert sizes == [[8]]
+    sizes.clear()
+    monkeypatch.setattr(bundles, "free_memory", lambda device: 200_000)
+    split = play(federation)
+    assert len(sizes) > 1
+    assert max(sizes[-1]) < 8
+    assert sum(sizes[-1]) == 8
+    same(whole, split, exact=False)
+
+
+def test_more_runs_on_a_cpu_are_the_same_program(federation):
+    play(federation)
+    with compilations() as programs:
+        play(federation, seeds=7)
+    assert programs.count("_chunk") == 0
+
+
+def start(arguments, **environment):
+    """A fresh process, because devices and hosts are settled when JAX starts."""
+    variables = {**os.environ, "JAX_PLATFORMS": "cpu", **environment}
+    command = [sys.executable, str(HOST), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
+
+
+def answer(process, timeout=240):
+    out, err = process.communicate(timeout=timeout)
+    assert process.returncode == 0, err[-3000:]
+    return json.loads(out.splitlines()[-1])
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def one_device():
+    return answer(start(["alone"]))
+
+
+def test_four_devices_pick_what_one_picks_and_each_holds_its_share(one_device):
+    four = answer(start(["alone"], JAX_NUM_CPU_DEVICES="4"))
+    assert four["devices"] == 4
+    assert four["held"] == {"0": 2, "1": 2, "2": 2, "3": 2}, "each device holds the state of its own runs"
+    assert one_device["held"] == {"0": 8}
+    for name in ("clients", "loss", "params"):
+        assert four[name] == one_device[name], name
+
+
+def test_two_hosts_pick_what_one_picks_and_each_plays_its_share(one_device):
+    port = free_port()
+    pair = [start([port, host, 2]) for host in range(2)]
+    found = [answer(process) for process in pair]
+    assert [host["played"] for host in found] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    for host in found:
+        for name in ("clients", "loss", "params"):
+            assert host[name] == one_device[name], name
+
+
+def test_a_dead_host_is_an_error_in_bounded_time_and_its_checkpoint_goes_on_with_fewer(one_device, tmp_path):
+    file, port = tmp_path / "run.npz", free_port()
+    pair = [start([port, host, 2, file, "die" if host else "live"]) for host in range(2)]
+    began = time.monotonic()
+    out, err = pair[0].communicate(timeout=120)
+    pair[1].communicate(timeout=10)
+    assert pair[1].returncode == -signal.SIGKILL
+    assert pair[0].returncode != 0, out
+    assert "every host must be there to the end" in err
+    assert time.monotonic() - began < 100
+    assert file.exists(), err[-2000:]
+    fewer = answer(start(["alone", file]))
+    assert fewer["resumed_at"] == 8
+    for name in ("clients", "loss", "params"):
+        assert fewer[name] == one_device[name], name
+
+
+@pytest.mark.parametrize("number", [1])
+def test_more_hosts_than_runs_is_one_sentence(monkeypatch, federation, number):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(ValueError, match="seeds must make at least one run for each of the 2 hosts, got 1"):
+        simulate(federation, logistic(60, 10), PowerOfChoice(2, 2), Local(1, 1, 0.1), rounds=1, seeds=number)
+
+
+def test_compiled_programs_are_kept_on_disk_and_found_by_the_next_invocation(tmp_path):
+    folder = tmp_path / "programs"
+    settings = {"FEDPICK_CACHE": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    first = answer(start(["alone"], **settings))
+    kept = {file.name: file.stat().st_mtime_ns for file in folder.glob("jit__chunk*-cache")}
+    assert len(kept) == 1
+    second = answer(start(["alone"], **settings))
+    assert first["found_on_disk"] == 0
+    assert second["found_on_disk"] >= 2
+    assert first["params"] == second["params"]
+    assert {file.name: file.stat().st_mtime_ns for file in folder.glob("jit__chunk*-cache")} == kept
+
+
+def test_a_home_that_cannot_be_written_to_costs_only_time(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEDPICK_CACHE", str(tmp_path / "file"))
+    keep_programs()
+    assert jax.config.jax_compilation_cache_dir is None
