@@ -30,9 +30,11 @@ check: setup ## Format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: setup ## Measure a round of selection against NumPy, up to a million clients
+bench: setup ## Measure selection up to a million clients, how a round's cost grows, and the peers (downloads PyTorch)
 	$(BIN)/python benchmarks/selection.py
+	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/peers.py --make
 
 clean: ## Remove the virtual environment and every cache
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist
+	rm -rf .venv .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

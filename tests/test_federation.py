@@ -39,7 +39,7 @@ from fedpick.sim import (
 )
 from fedpick.sim.availability import AlternatingHalves, DayAndNight, Failures
 from fedpick.sim.evaluation import batch_losses, everybody, full_losses
-from fedpick.sim.local import _epochs, distinct
+from fedpick.sim.local import _all_slots, _epochs, _slot_by_slot, distinct
 
 LABELS = np.arange(3000) % 10
 
@@ -256,6 +256,15 @@ def test_every_subset_of_samples_is_equally_likely():
     codes, counts = np.unique((1 << np.asarray(index)).sum(axis=1), return_counts=True)
     assert len(codes) == 10
     assert np.abs(counts - 5000).max() < 5 * np.sqrt(50_000 * 0.1 * 0.9)
+
+
+@pytest.mark.parametrize(("count", "b"), [(1, 1), (5, 3), (5, 5), (64, 64), (70, 64), (10_000, 64), (9, 1)])
+def test_both_ways_to_draw_distinct_places_are_the_same_draw(count, b):
+    number = min(count, b)
+    last = count - number + jnp.arange(b, dtype=jnp.int32)
+    for seed in range(5):
+        drawn = jax.random.randint(jax.random.key(seed), (40, b), 0, jnp.maximum(last, 0)[None, :] + 1)
+        np.testing.assert_array_equal(_slot_by_slot(drawn, last), _all_slots(drawn, last))
 
 
 def test_epochs_go_through_all_samples_before_any_comes_again():

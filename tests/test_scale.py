@@ -186,3 +186,29 @@ def test_a_home_that_cannot_be_written_to_costs_only_time(monkeypatch, tmp_path)
     monkeypatch.setenv("FEDPICK_CACHE", str(tmp_path / "file"))
     keep_programs()
     assert jax.config.jax_compilation_cache_dir is None
+
+
+LARGE = """
+import numpy as np, resource
+from fedpick import PowerOfChoice
+from fedpick.sim import Federation, Local, mlp, simulate
+from fedpick.sim.federation import pixels
+
+K, each = 10_000, 600
+rng = np.random.default_rng(0)
+x = np.frombuffer(rng.bytes(K * each * 784), np.uint8).reshape(K * each, 784)
+y = rng.integers(0, 10, K * each)
+federation = Federation.from_arrays(x, y, np.repeat(np.arange(K), each), prepare=pixels)
+del x, y
+result = simulate(federation, mlp(784, 10), PowerOfChoice(m=3, d=6), Local(30, 64, 0.005), rounds=5, every=5, seeds=2)
+assert np.isfinite(result.metrics["loss"]).all()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.slow
+def test_ten_thousand_clients_of_six_hundred_images_fit_into_twice_their_bytes_and_a_little():
+    done = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    data = 10_000 * 600 * 784
+    assert int(done.stdout) < 2 * data + 2e9

@@ -30,7 +30,7 @@ class Plainly:
         return found
 
     def play(
-        self, start: int, stop: int, every: int, blocks: int, tick: Callable[[int], None]
+        self, start: int, stop: int | None, every: int, blocks: int, tick: Callable[[int], None]
     ) -> tuple[Record, Evaluation]:
         """A chunk of rounds of every run."""
         played = []
@@ -54,11 +54,11 @@ class Plainly:
 
 
 def _one_run(
-    setup: Setup, seed: int, now: Progress, start: int, stop: int, every: int, blocks: int
+    setup: Setup, seed: int, now: Progress, start: int, stop: int | None, every: int, blocks: int
 ) -> tuple[Progress, tuple[Record, Evaluation]]:
     records, evaluations = [], []
     for t in range(start, start + every * blocks):
-        if t < stop:
+        if stop is None or t < stop:
             try:
                 now, record = one_round(setup, seed, now, t, _Inspector(t))
             except Exception as error:
@@ -66,7 +66,7 @@ def _one_run(
                 raise
         records.append(record)
         if (t + 1 - start) % every == 0:
-            if t + 1 - every < stop:
+            if stop is None or t + 1 - every < stop:
                 now, found = evaluate(setup, now)
             evaluations.append(found)
     shaped = jax.tree.map(lambda leaf: leaf.reshape(blocks, every, *leaf.shape[1:]), _stack(records))

@@ -185,24 +185,40 @@ def distinct(
 ) -> tuple[Int[Array, "tau b"], Bool[Array, "tau b"]]:
     """min(b, count) different places per row, every subset equally likely.
 
-    Floyd's algorithm: slot i draws from 0..last[i] and takes last[i] itself where the draw is taken. A draw is taken
-    when an earlier slot drew it too, or when it is the ``last`` of an earlier slot that had to take that; the second is
-    a chain of earlier and earlier slots, followed for all of them at once in log2(b) doublings.
+    Floyd's algorithm: slot i draws from 0..last[i], and takes last[i] itself where the draw is taken.
     """
     b = shape[1]
     number = jnp.minimum(count, b)
     slot = jnp.arange(b, dtype=jnp.int32)
     last = count - number + slot
     drawn = sampling.integers(key, shape, jnp.broadcast_to(jnp.maximum(last, 0)[None, :] + 1, shape))
+    # A loop is many kernels on a GPU, and a table of all pairs of slots three times slower than a loop on a CPU.
+    chosen = lax.platform_dependent(drawn, last, cpu=_slot_by_slot, default=_all_slots)
+    used = jnp.broadcast_to((slot < number)[None, :], shape)
+    return jnp.where(used, chosen, 0), used
+
+
+def _slot_by_slot(drawn: Int[Array, "tau b"], last: Int[Array, " b"]) -> Int[Array, "tau b"]:
+    def choose(i: Int[Array, ""], chosen: Int[Array, "tau b"]) -> Int[Array, "tau b"]:
+        taken = jnp.any(chosen == drawn[:, i][:, None], axis=1)
+        return chosen.at[:, i].set(jnp.where(taken, last[i], drawn[:, i]))
+
+    chosen: Int[Array, "tau b"] = lax.fori_loop(0, last.shape[0], choose, jnp.full_like(drawn, -1))
+    return chosen
+
+
+def _all_slots(drawn: Int[Array, "tau b"], last: Int[Array, " b"]) -> Int[Array, "tau b"]:
+    """The same at once. A draw is taken when an earlier slot drew it too, or when it is the ``last`` of an earlier slot
+    that had to take that: a chain of earlier and earlier slots, followed for all of them in log2(b) doublings."""
+    slot = jnp.arange(last.shape[0], dtype=jnp.int32)
     earlier = (slot[:, None] > slot[None, :])[None]
     taken = jnp.any((drawn[:, :, None] == drawn[:, None, :]) & earlier, axis=2)
     owner = drawn - last[0]  # the slot whose ``last`` was drawn
     before = jnp.where((owner >= 0) & (owner < slot[None, :]), owner, slot[None, :])
-    for _ in range((b - 1).bit_length()):
+    for _ in range((last.shape[0] - 1).bit_length()):
         taken |= jnp.take_along_axis(taken, before, axis=1)
         before = jnp.take_along_axis(before, before, axis=1)
-    used = jnp.broadcast_to((slot < number)[None, :], shape)
-    return jnp.where(used, jnp.where(taken, last[None, :], drawn), 0), used
+    return jnp.where(taken, last[None, :], drawn)
 
 
 def _epochs(

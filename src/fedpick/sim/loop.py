@@ -158,23 +158,28 @@ def evaluate(setup: Setup, progress: Progress) -> tuple[Progress, Evaluation]:
 def play(
     setup: Setup, seed: Any, progress: Progress, start: Any, stop: Any, every: int, blocks: int
 ) -> tuple[Progress, tuple[Record, Evaluation]]:
-    """``blocks`` times ``every`` rounds from ``start``, an evaluation after each; nothing happens from ``stop`` on."""
+    """``blocks`` times ``every`` rounds from ``start``, an evaluation after each; nothing happens from ``stop`` on.
+
+    Without a ``stop`` there is nothing to decide in each round, which a GPU would have to ask the host.
+    """
 
     def step(progress: Progress, t: Any) -> tuple[Progress, Record]:
-        return _unless(t >= stop, lambda progress: one_round(setup, seed, progress, t), progress)
+        return _before(stop, t, lambda progress: one_round(setup, seed, progress, t), progress)
 
     def block(progress: Progress, first: Any) -> tuple[Progress, tuple[Record, Evaluation]]:
         progress, records = lax.scan(step, progress, first + jnp.arange(every, dtype=jnp.int32))
-        progress, found = _unless(first >= stop, lambda progress: evaluate(setup, progress), progress)
+        progress, found = _before(stop, first, lambda progress: evaluate(setup, progress), progress)
         return progress, (records, found)
 
     firsts = start + every * jnp.arange(blocks, dtype=jnp.int32)
     return lax.scan(block, progress, firsts)
 
 
-def _unless(over: Bool[Array, ""], act: Callable[[Any], tuple[Any, Any]], progress: Any) -> tuple[Any, Any]:
+def _before(stop: Any, t: Any, act: Callable[[Any], tuple[Any, Any]], progress: Any) -> tuple[Any, Any]:
+    if stop is None:
+        return act(progress)
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(act, progress)[1])
-    done: tuple[Any, Any] = lax.cond(over, lambda progress: (progress, nothing), act, progress)
+    done: tuple[Any, Any] = lax.cond(t >= stop, lambda progress: (progress, nothing), act, progress)
     return done
 
 

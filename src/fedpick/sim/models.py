@@ -47,10 +47,11 @@ def from_apply(
 
     def losses(params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Float[Array, " n"]:
         log_probability = jax.nn.log_softmax(apply(params, x, key))
-        # A masked sum and not an index, whose gradient would be a scatter: slow on a GPU.
+        # A masked sum and not an index, whose gradient would be a scatter: slow on a GPU. No output for a label: NaN.
         outputs = log_probability.shape[1]
-        label = jnp.arange(outputs, dtype=y.dtype)[None, :] == y[:, None]
-        right = jnp.where(y < outputs, jnp.sum(log_probability, axis=1, where=label), jnp.nan)
+        label = (jnp.arange(outputs, dtype=y.dtype)[None, :] == y[:, None]).astype(jnp.float32)
+        label = jnp.where(y[:, None] < outputs, label, jnp.nan)
+        right = jnp.sum(log_probability * label, axis=1, where=label != 0)
         return -right if objective == "cross-entropy" else -jnp.exp(right)
 
     def predict(params: Params, x: Array) -> Int[Array, " n"]:

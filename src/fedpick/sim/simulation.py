@@ -91,8 +91,9 @@ def simulate(
     seed = np.asarray([run["seed"] for run in runs], np.int32)
     mine = hosts.shares(len(runs))[jax.process_index()]
     crew = (Bundles if jit else Plainly)(model, world, rows(varied, mine), seed[mine.start : mine.stop])
-    blocks = max(1, min(CHUNK, rounds) // every)
-    chunk = functools.partial(traced, model, world, varied, seed, rounds, every, blocks)
+    blocks, chunks = _even_chunks(rounds, every)
+    stop = None if every * blocks * chunks == rounds else rounds
+    chunk = functools.partial(traced, model, world, varied, seed, stop, every, blocks)
     done, tables = 0, _Tables.begin(crew.begin())
     file, owner = None if checkpoint is None else Path(checkpoint), ""
     if file is not None:
@@ -107,7 +108,7 @@ def simulate(
             while done < rounds and not (until and hosts.all_agree(_reached(until, tables.evaluations))):
                 step = min(every * blocks, rounds - done)
                 tick = functools.partial(_tick, bar, done, step / len(mine), tables.evaluations.loss[:, -1])
-                new = crew.play(done, rounds, every, blocks, tick)
+                new = crew.play(done, stop, every, blocks, tick)
                 done, tables = done + step, tables.append(new, step, -(-step // every))
                 if file is not None:
                     whole = hosts.gathered((crew.standing, tables), len(runs))
@@ -157,6 +158,13 @@ class _Tables(NamedTuple):
             jax.tree.map(lambda old, more: join(old, more, rounds), self.records, records),
             jax.tree.map(lambda old, more: join(old, more, evaluations), self.evaluations, new[1]),
         )
+
+
+def _even_chunks(rounds: int, every: int) -> tuple[int, int]:
+    """How many evaluations in a chunk of about ``CHUNK`` rounds, and how many chunks: all as full as the last."""
+    evaluations = -(-rounds // every)
+    chunks = -(-evaluations // max(1, CHUNK // every))
+    return -(-evaluations // chunks), chunks
 
 
 def _tick(bar: Bar, done: int, rounds_per_run: float, losses: Any, runs: int) -> None:
