@@ -29,10 +29,10 @@ held, played, resumed_at = collections.Counter(), [], [0]
 real_play, real_load = Bundles.play, disk.load
 
 
-def play(self, start, *options):
-    if how == "die" and start >= 8:
+def play(self, first, *options):
+    if how == "die" and first >= 8:
         os.kill(os.getpid(), signal.SIGKILL)
-    found = real_play(self, start, *options)
+    found = real_play(self, first, *options)
     held.clear()
     for now, bundle in zip(self.now, self.bundles, strict=True):
         (where,) = jax.tree.leaves(now)[0].devices()

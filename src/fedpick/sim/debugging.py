@@ -30,14 +30,14 @@ class Plainly:
         return found
 
     def play(
-        self, start: int, stop: int | None, every: int, blocks: int, tick: Callable[[int], None]
+        self, first: int, stop: int | None, every: int, blocks: int, tick: Callable[[float], None]
     ) -> tuple[Record, Evaluation]:
         """A chunk of rounds of every run."""
         played = []
         for run, (setup, seed) in enumerate(zip(self.setups, self.seeds, strict=True)):
             with jax.disable_jit():
-                played.append(_one_run(setup, seed, self.now[run], start, stop, every, blocks))
-            tick(run + 1)
+                played.append(_one_run(setup, seed, self.now[run], first, stop, every, blocks))
+            tick((run + 1) / len(self.seeds))
         self.now = [now for now, _ in played]
         new: tuple[Record, Evaluation] = _numbers([new for _, new in played])
         return new

@@ -15,7 +15,7 @@ from fedpick.arguments import require
 from fedpick.sim import checkpoint as disk
 from fedpick.sim import hosts
 from fedpick.sim.availability import Always, Availability, Failures
-from fedpick.sim.bundles import Bundles, rows, traced
+from fedpick.sim.bundles import Bundles, rows
 from fedpick.sim.debugging import Plainly
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation
@@ -31,7 +31,7 @@ from fedpick.sim.inspection import (
 from fedpick.sim.local import Local, Server
 from fedpick.sim.loop import Record, Varied, World
 from fedpick.sim.models import Model
-from fedpick.sim.programs import keep_programs
+from fedpick.sim.programs import keep_programs, traced
 from fedpick.sim.progress import Bar
 from fedpick.sim.result import METRICS, Result
 
@@ -107,7 +107,7 @@ def simulate(
         try:
             while done < rounds and not (until and hosts.all_agree(_reached(until, tables.evaluations))):
                 step = min(every * blocks, rounds - done)
-                tick = functools.partial(_tick, bar, done, step / len(mine), tables.evaluations.loss[:, -1])
+                tick = functools.partial(_tick, bar, done, step, tables.evaluations.loss[:, -1])
                 new = crew.play(done, stop, every, blocks, tick)
                 done, tables = done + step, tables.append(new, step, -(-step // every))
                 if file is not None:
@@ -167,9 +167,9 @@ def _even_chunks(rounds: int, every: int) -> tuple[int, int]:
     return -(-evaluations // chunks), chunks
 
 
-def _tick(bar: Bar, done: int, rounds_per_run: float, losses: Any, runs: int) -> None:
-    """So many runs have played the chunk, the others not yet."""
-    bar.update(int(done + rounds_per_run * runs), losses)
+def _tick(bar: Bar, done: int, step: int, losses: Any, part: float) -> None:
+    """This part of the chunk's work is done."""
+    bar.update(int(done + step * part), losses)
 
 
 def _runs(varied: Varied, seeds: int | Iterable[int]) -> tuple[Varied, list[dict[str, Any]]]:
