@@ -29,7 +29,7 @@ from workloads import WORKLOADS
 PROGRAMS = Path(__file__).parent / "peers"
 CHECKED = 20  # rounds after which the metrics are compared
 SECONDS = 2.0  # of a turn, about
-LEAST, OWN_LEAST, MOST = 3, 20, 50  # rounds of a turn; fedpick's evaluation before the first is then a small part
+LEAST, OWN_LEAST, MOST = 3, 50, 50  # rounds of a turn; so fedpick's evaluation before the first is a small part
 RUNS = 8  # at once, in the measurement of many runs
 OWN = "fedpick"
 MANY = f"fedpick, {RUNS} runs at once, per run"

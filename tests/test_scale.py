@@ -132,6 +132,8 @@ def test_four_devices_pick_what_one_picks_and_each_holds_its_share(one_device):
     assert one_device["held"] == {"0": 8}
     for name in ("clients", "loss", "params"):
         assert four[name] == one_device[name], name
+    chosen = answer(start(["alone"], JAX_NUM_CPU_DEVICES="4", DEVICE="2"))
+    assert chosen["held"] == {"2": 8}, "the device that the user chose"
 
 
 def test_two_hosts_pick_what_one_picks_and_each_plays_its_share(one_device):

@@ -38,7 +38,7 @@ class Bundles:
 
     def __init__(self, model: Model, world: World, varied: Varied, seed: Any) -> None:
         self.model, self.varied, self.seed = model, varied, np.asarray(seed)
-        devices = jax.local_devices()[: len(self.seed)]
+        devices = _devices()[: len(self.seed)]
         self.world = {device: jax.device_put(world, device) for device in devices}
         self.now: list[Progress] = []
         self.bundles = _deal(len(self.seed), devices, len(self.seed))
@@ -122,6 +122,14 @@ class Bundles:
         self.bundles = _deal(len(self.seed), list(self.world), at_most)
         if now is not None:
             self.standing = now
+
+
+def _devices() -> list[jax.Device]:
+    """All of this host, unless JAX was told to use one (``jax.default_device``)."""
+    chosen = getattr(jax.config, "jax_default_device", None)
+    if chosen is None:
+        return list(jax.local_devices())
+    return [jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen]
 
 
 def _deal(number: int, devices: list[jax.Device], at_most: int) -> list[Bundle]:
