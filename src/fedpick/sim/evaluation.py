@@ -12,7 +12,8 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.local import distinct
 from fedpick.sim.models import Model, Params
 
-POLL_BLOCK = 2048  # samples at a time in a poll
+POLL_BLOCK = 2048  # samples at a time in a poll, at most
+MOST_PARTS = 256  # of them, since each is compared with each
 FEW = 256  # clients, up to which a triangle is small
 ASKED_BLOCK = 8  # clients at a time in a poll by mini-batch
 EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
@@ -39,7 +40,7 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
     counts = jnp.where(asked, federation.count, 0)
     parts = -(-counts // size)
     ends = _so_far(parts)
-    lane = jnp.arange(max(1, POLL_BLOCK // size), dtype=jnp.int32)
+    lane = jnp.arange(min(MOST_PARTS, POLL_BLOCK // size), dtype=jnp.int32)
 
     def block(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         first, shift, total = carry
@@ -153,7 +154,9 @@ def _even(number: int, at_once: int) -> tuple[int, int]:
 
 def _part(federation: Federation) -> int:
     """How many samples of a client are added up at a time: a power of two, so few that little is left over."""
-    return 1 << min(6, max(0, (federation.y.shape[0] // federation.num_clients // 32).bit_length() - 1))
+    mean = federation.y.shape[0] // federation.num_clients
+    exponent = mean.bit_length() - 1 if mean < 8 else max(3, (mean // 32).bit_length() - 1)
+    return 1 << min(6, exponent)
 
 
 def _so_far(x: Int[Array, " K"]) -> Int[Array, " K"]:
