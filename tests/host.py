@@ -26,7 +26,8 @@ def main(port, *rest):
     if port != "alone":
         host, hosts, *rest = rest
         jax.distributed.initialize(f"127.0.0.1:{port}", int(hosts), int(host), heartbeat_timeout_seconds=10)
-    file, how = (*rest, None, "live")[:2] if len(rest) < 2 else rest
+    file = rest[0] if rest else None
+    how = rest[1] if len(rest) > 1 else "live"
     if "DEVICE" in os.environ:
         jax.config.update("jax_default_device", jax.devices()[int(os.environ["DEVICE"])])
     simulation.CHUNK = 4

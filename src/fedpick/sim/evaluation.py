@@ -14,7 +14,7 @@ from fedpick.sim.models import Model, Params
 
 POLL_BLOCK = 2048  # samples at a time in a poll, at most
 MOST_PARTS = 256  # of them, since each is compared with each
-FEW = 256  # clients, up to which a triangle is small
+TRIANGLE = 256  # clients, up to which a table of all pairs is small
 ASKED_BLOCK = 8  # clients at a time in a poll by mini-batch
 EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
 
@@ -46,11 +46,10 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
         first, shift, total = carry
         client = _holder(ends, first + lane)
         nth = first + lane - (ends[client] - parts[client])  # of the client's parts
-        place = (nth * size)[:, None] + jnp.arange(size, dtype=jnp.int32)[None, :]
-        real = (place < counts[client][:, None]) & (first + lane < ends[-1])[:, None]
-        sample = jnp.where(real, federation.start[client][:, None] + place, 0).reshape(-1)
+        sample, real = _samples(federation, client, nth, size)
+        real &= (first + lane < ends[-1])[:, None]
         x, y = federation.prepare(federation.x[sample]), federation.y[sample]
-        mean, number = _means(_settled(model.losses(params, x, y, None)).reshape(place.shape), real)
+        mean, number = _means(_settled(model.losses(params, x, y, None)).reshape(real.shape), real)
         shift = shift.at[jnp.where((nth == 0) & (number > 0), client, K)].set(_finite(mean), mode="drop")
         off = number.astype(jnp.float32) * (mean - shift[client])
         # One sum per client, added at its first place in the block: an order of addition that is always the same.
@@ -100,12 +99,10 @@ def everybody(federation: Federation, model: Model, params: Params) -> tuple[Flo
 
     def block(part: tuple[Int[Array, " n"], Int[Array, " n"]]) -> tuple[Array, Array, Array]:
         client, nth = part
-        place = (nth * size)[:, None] + jnp.arange(size, dtype=jnp.int32)[None, :]
-        real = place < count[client][:, None]
-        sample = jnp.where(real, federation.start[client][:, None] + place, 0).reshape(-1)
+        sample, real = _samples(federation, client, nth, size)
         losses, right = _outcomes(model, params, federation.prepare(federation.x[sample]), federation.y[sample])
-        loss, used = _means(losses.reshape(place.shape), real)
-        return loss, _means(right.reshape(place.shape), real)[0], used
+        loss, used = _means(losses.reshape(real.shape), real)
+        return loss, _means(right.reshape(real.shape), real)[0], used
 
     by_part = lax.map(block, (owner.reshape(number, lanes), nth.reshape(number, lanes)))
     loss, accuracy, used = jax.tree.map(lambda x: x.reshape(-1), by_part)
@@ -159,10 +156,19 @@ def _part(federation: Federation) -> int:
     return 1 << min(6, exponent)
 
 
+def _samples(
+    federation: Federation, client: Int[Array, " n"], nth: Int[Array, " n"], size: int
+) -> tuple[Int[Array, " n*size"], Bool[Array, "n size"]]:
+    """Where the samples of the nth part of each client are, and which of them are real and not beyond its last."""
+    place = (nth * size)[:, None] + jnp.arange(size, dtype=jnp.int32)[None, :]
+    real = place < federation.count[client][:, None]
+    return jnp.where(real, federation.start[client][:, None] + place, 0).reshape(-1), real
+
+
 def _so_far(x: Int[Array, " K"]) -> Int[Array, " K"]:
     """Running totals. Few numbers go through a triangle, one pass where a cumulative sum is many on a GPU."""
     K = x.shape[0]
-    if K > FEW:
+    if K > TRIANGLE:
         return jnp.cumsum(x, dtype=jnp.int32)
     order = jnp.arange(K, dtype=jnp.int32)
     upto: Int[Array, " K"] = jnp.where(order[:, None] >= order[None, :], x[None, :], 0).sum(axis=1, dtype=jnp.int32)

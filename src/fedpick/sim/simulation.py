@@ -93,11 +93,11 @@ def simulate(
     crew = (Bundles if jit else Plainly)(model, world, rows(varied, mine), seed[mine.start : mine.stop])
     blocks, chunks = _even_chunks(rounds, every)
     stop = None if every * blocks * chunks == rounds else rounds
-    chunk = functools.partial(traced, model, world, varied, seed, stop, every, blocks)
+    program = functools.partial(traced, model, world, varied, seed, stop, every, blocks)
     done, tables = 0, _Tables.begin(crew.begin())
     file, owner = None if checkpoint is None else Path(checkpoint), ""
     if file is not None:
-        owner = disk.fingerprint(chunk()[0], world, varied, seed, rounds, every)
+        owner = disk.fingerprint(program()[0], world, varied, seed, rounds, every)
         done, saved = disk.load(file, owner, like=(crew.standing, tables))
         hosts.same_everywhere(done, "checkpoint must be a file that every host sees, at the same round")
         if done:
@@ -120,7 +120,7 @@ def simulate(
                 raise  # the others would wait for this one's results
             bar.note(f"stopped after round {done} of {rounds}; everything up to there is in the result")
     if done == 0:  # interrupted in the first chunk: tables without a row
-        _, (_, shapes) = chunk()
+        _, (_, shapes) = program()
         tables = tables.append(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), 0, 0)
     params, tables = hosts.gathered((crew.standing.params, tables), len(runs))
     notice_few_available(selector, tables.records)
