@@ -108,6 +108,16 @@ class Quadratic:
         return [(x[:, :1] * w[0] - x[:, 1:]).mean(axis=0)], self.losses(w, x, y).mean()
 
 
+def kept(key, dropout, shape):
+    """Lots of as many bits as dropout has as a binary fraction (a power of two, at most 32), the lowest first."""
+    bits = 1
+    while bits < 32 and dropout * 2**bits % 1:
+        bits *= 2
+    words = np.asarray(jax.random.bits(key, (-(-np.prod(shape) * bits // 32),), np.uint32))
+    lots = [int(word) >> at & (2**bits - 1) for word in words for at in range(0, 32, bits)]
+    return np.array(lots[: np.prod(shape)]).reshape(shape) >= round(dropout * 2**bits)
+
+
 class Network:
     """Logistic regression where there is no hidden layer; dropout after the last hidden layer."""
 
@@ -132,9 +142,7 @@ class Network:
     def gradient(self, w, x, y, key):
         mask = None
         if self.dropout:
-            mask = np.asarray(jax.random.bernoulli(key[0], np.float32(1 - self.dropout), (key[1], w[-2].shape[0])))[
-                : len(x)
-            ]
+            mask = kept(key[0], self.dropout, (key[1], w[-2].shape[0]))[: len(x)]
         hidden, p = self.forward(w, x, mask)
         right = p[np.arange(len(y)), y][:, None]
         back = (p - np.eye(p.shape[1])[y]) * (right if self.minus else 1) / len(y)

@@ -5,6 +5,7 @@ small matrix products is no faster there than one after the other, and so many o
 run does then depends on no other run, bit for bit, however many there are and wherever they are played.
 """
 
+import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +19,10 @@ from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.hosts import divide
 from fedpick.sim.loop import Progress, Record, Varied, World
 from fedpick.sim.models import Model
-from fedpick.sim.programs import chunk, jitted, start
+from fedpick.sim.programs import Apart, chunk_compiled, jitted, start
 
 ON_CPU = 1  # runs in a bundle
+MUCH = 10**9  # samples times parameters: some milliseconds
 
 
 class Bundle(NamedTuple):
@@ -45,15 +47,15 @@ class Bundles:
 
     def begin(self) -> Evaluation:
         """Start every run; how good the first models are, [R, ...]."""
-        found: Evaluation = self._each(jitted(start))
+        found: Evaluation = self._each(lambda *own: jitted(start).lower(*own).compile())
         return found
 
     def play(
         self, first: int, stop: int | None, every: int, blocks: int, tick: Callable[[float], None]
     ) -> tuple[Record, Evaluation]:
         """A chunk of every run, [R, blocks, every, ...] and [R, blocks, ...]; ``tick`` hears what part is done."""
-        program = jitted(chunk, for_training=self._trains_mostly(every))
-        new: tuple[Record, Evaluation] = self._each(program, (first, stop), {"every": every, "blocks": blocks}, tick)
+        form = Apart if self._evaluates_mostly(every) else chunk_compiled
+        new: tuple[Record, Evaluation] = self._each(functools.partial(form, every, blocks), (first, stop), tick)
         return new
 
     @property
@@ -68,12 +70,11 @@ class Bundles:
 
     def _each(
         self,
-        program: Any,
+        compile_for: Callable[..., Any],
         arguments: tuple[int | None, ...] = (),
-        options: dict[str, int] | None = None,
         tick: Callable[[float], None] = lambda part: None,
     ) -> Any:
-        """What the program finds, [R, ...]; the state that it leaves behind stays on the devices."""
+        """What the program for a bundle finds, [R, ...]; the state that it leaves behind stays on the devices."""
         work: list[Any] = []
         compiled: dict[tuple[jax.Device, int], Any] = {}
         for place, (device, runs) in enumerate(self.bundles):
@@ -81,11 +82,11 @@ class Bundles:
             work.append((self.world[device], *own, *self.now[place : place + 1], *arguments))
             if (device, len(runs)) not in compiled:
                 # Here and not in the threads below, which do not see the settings of a ``with jax....:`` around us.
-                made = program.lower(self.model, *work[-1], **options or {}).compile()
+                made = compile_for(self.model, *work[-1])
                 fits = _that_fit(made, device, len(runs))
                 if fits < len(runs):
                     self._cut(fits)
-                    return self._each(program, arguments, options, tick)
+                    return self._each(compile_for, arguments, tick)
                 compiled[device, len(runs)] = made
         finished: list[int] = []
 
@@ -109,12 +110,13 @@ class Bundles:
         self.now = [now for now, _ in done]
         return _joined([found for _, found in done])
 
-    def _trains_mostly(self, every: int) -> bool:
-        """Whether training passes over more samples than evaluation; a step is three passes."""
+    def _evaluates_mostly(self, every: int) -> bool:
+        """Whether a CPU has more to do in an evaluation than in the rounds before it, and much."""
         federation, (selector, local, _) = next(iter(self.world.values()))[0], self.varied
-        seats = selector.m or federation.num_clients
+        passed = every * (selector.m or federation.num_clients) * local.tau * local.b * 3  # a step is three passes
         evaluated = federation.y.shape[0] + federation.test_y.shape[0]
-        return bool(every * seats * local.tau * local.b * 3 > evaluated)
+        parameters = sum(leaf[0].size for leaf in jax.tree.leaves(self.now[0].params))
+        return _on_cpu(self.bundles[0].device) and evaluated > passed and evaluated * parameters > MUCH
 
     def _cut(self, at_most: int) -> None:
         """Smaller bundles, from where the runs stand."""

@@ -24,9 +24,8 @@ class Plainly:
     def begin(self) -> Evaluation:
         """Start every run; how good the first models are."""
         with jax.disable_jit():
-            started = [evaluate(s, begin(s, seed)) for s, seed in zip(self.setups, self.seeds, strict=True)]
-        self.now = [now for now, _ in started]
-        found: Evaluation = _numbers([found for _, found in started])
+            self.now = [begin(setup, seed) for setup, seed in zip(self.setups, self.seeds, strict=True)]
+            found: Evaluation = _numbers([evaluate(s, now) for s, now in zip(self.setups, self.now, strict=True)])
         return found
 
     def play(
@@ -58,6 +57,7 @@ def _one_run(
 ) -> tuple[Progress, tuple[Record, Evaluation]]:
     records, evaluations = [], []
     for t in range(start, start + every * blocks):
+        now = now if (t - start) % every else now.evaluated()
         if stop is None or t < stop:
             try:
                 now, record = one_round(setup, seed, now, t, _Inspector(t))
@@ -67,7 +67,7 @@ def _one_run(
         records.append(record)
         if (t + 1 - start) % every == 0:
             if stop is None or t + 1 - every < stop:
-                now, found = evaluate(setup, now)
+                found = evaluate(setup, now)
             evaluations.append(found)
     shaped = jax.tree.map(lambda leaf: leaf.reshape(blocks, every, *leaf.shape[1:]), _stack(records))
     return now, (shaped, _stack(evaluations))

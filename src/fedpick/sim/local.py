@@ -140,8 +140,12 @@ def train(
     client: Int[Array, ""],
     key: PRNGKeyArray,
     t: Int[Array, ""],
+    unroll: int = 1,
 ) -> tuple[Params, Float[Array, ""]]:
-    """The local model after tau steps, and the mean of the tau mini-batch losses seen on the way."""
+    """The local model after tau steps, and the mean of the tau mini-batch losses seen on the way.
+
+    ``unroll`` steps are compiled at a stretch.
+    """
     batch_key, noise_key = jax.random.split(key)
     start, count = federation.start[client], federation.count[client]
     index, used = batches(batch_key, count, local, federation.largest)
@@ -150,22 +154,24 @@ def train(
     optimizer = local.optimizer(jnp.asarray(local.eta, jnp.float32) * local.schedule(t))
 
     def step(carry: Any, batch: Any) -> Any:
-        # Few arrays to take a step's part from, and one sum: each would be a kernel more per step on a GPU.
+        # Few arrays to take a step's part from, and no sum: each would be a kernel more per step on a GPU.
         (w, memory, total), ((sample, y), part, key) = carry, batch
         part = parts[0] if one_size else part
         x = federation.prepare(federation.x[sample])
 
-        def loss(w: Params) -> Float[Array, ""]:
-            return jnp.sum(jnp.where(part > 0, part * model.losses(w, x, y, key), jnp.float32(0)))
+        def loss(w: Params) -> tuple[Float[Array, ""], Float[Array, " b"]]:
+            of_samples = jnp.where(part > 0, part * model.losses(w, x, y, key), jnp.float32(0))
+            return of_samples.sum(), of_samples
 
-        value, gradient = jax.value_and_grad(loss)(w)
+        gradient, of_samples = jax.grad(loss, has_aux=True)(w)
         change, memory = optimizer.update(local.pulled(gradient, w, params), memory, w)
-        return (optax.apply_updates(w, change), memory, total + value), None
+        return (optax.apply_updates(w, change), memory, total + of_samples), None
 
     samples = jnp.stack([start + index, federation.y[start + index]], axis=1)
     inputs = (samples, None if one_size else parts, jax.random.split(noise_key, local.tau))
-    (trained, _, total), _ = lax.scan(step, (params, optimizer.init(params), jnp.float32(0)), inputs)
-    return trained, total / local.tau
+    none = jnp.zeros(local.b, jnp.float32)
+    (trained, _, total), _ = lax.scan(step, (params, optimizer.init(params), none), inputs, unroll=unroll)
+    return trained, total.sum() / local.tau
 
 
 def batches(

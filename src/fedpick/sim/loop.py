@@ -15,7 +15,7 @@ from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation, batch_losses, everybody, full_losses, on_test_set
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local, Server, train
-from fedpick.sim.models import Model, Params
+from fedpick.sim.models import Model, Params, settled
 
 Varied = tuple[Any, Local, Server]  # selector, local, server: what may differ from run to run
 World = tuple[Federation, Availability, Failures, Devices]  # what all runs share
@@ -33,21 +33,27 @@ class Setup:
     availability: Availability = Always()
     failures: Failures = Failures()
     devices: Devices = Devices()
+    unroll: int = static(default=1)
 
     @classmethod
-    def of(cls, model: Model, world: World, varied: Varied) -> "Setup":
+    def of(cls, model: Model, world: World, varied: Varied, unroll: int = 1) -> "Setup":
         """One run's setup from what all runs share and what is its own."""
         federation, availability, failures, devices = world
-        return cls(federation, model, *varied, availability, failures, devices)
+        return cls(federation, model, *varied, availability, failures, devices, unroll)
 
 
 class Progress(NamedTuple):
-    """Where a run stands between two rounds: all that the next round needs."""
+    """Where a run stands between two rounds: all that the next round needs, and the weights of the seats that each
+    client has had since the last evaluation."""
 
     params: Params
     selector: Any
     server: Any
     chosen: Float[Array, " K"]
+
+    def evaluated(self) -> "Progress":
+        """The same after an evaluation."""
+        return self._replace(chosen=jnp.zeros_like(self.chosen))
 
 
 class Record(NamedTuple):
@@ -101,7 +107,8 @@ def one_round(
 
     def one_seat(seat: Int[Array, ""], client: Int[Array, ""]) -> tuple[Params, Float[Array, ""]]:
         key = seat_key(keys.train, seat, client)
-        return train(federation, setup.model, local, progress.params, client, key, jnp.asarray(t, jnp.int32))
+        now = jnp.asarray(t, jnp.int32)
+        return train(federation, setup.model, local, progress.params, client, key, now, setup.unroll)
 
     models, train_losses = jax.vmap(one_seat)(seats, seated) if inspect is None else inspect(one_seat, selection)
 
@@ -111,7 +118,8 @@ def one_round(
     deadline = jnp.asarray(setup.devices.deadline, jnp.float32)
     back = filled & ~setup.failures(fails, t, K)[seated] & (duration <= deadline)
     weights = _rescaled(selection.weights, back)
-    change = jax.tree.map(lambda new, old: _weighted_sum(weights, new - old[None]), models, progress.params)
+    before = settled(progress.params)  # or XLA keeps the copies that the seats started from, only to subtract them
+    change = jax.tree.map(lambda new, old: _weighted_sum(weights, new - old[None]), models, before)
     params, server = setup.server.update(progress.params, change, progress.server, back.any())
     report = Report(jnp.where(back, train_losses, jnp.nan))
     line = jnp.where(back, seated, K)
@@ -137,8 +145,8 @@ def one_round(
     )
 
 
-def evaluate(setup: Setup, progress: Progress) -> tuple[Progress, Evaluation]:
-    """The metrics at this model; and the window for the skew starts anew.
+def evaluate(setup: Setup, progress: Progress) -> Evaluation:
+    """The metrics at this model.
 
     ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
     F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
@@ -151,14 +159,27 @@ def evaluate(setup: Setup, progress: Progress) -> tuple[Progress, Evaluation]:
     gap = client_loss - model.lowest
     drawn = progress.chosen / progress.chosen.sum()
     skew = jnp.sum(drawn * gap) / jnp.sum(federation.share * gap)
-    found = Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
-    return progress._replace(chosen=jnp.zeros_like(progress.chosen)), found
+    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
 
 
 def play(
     setup: Setup, seed: Any, progress: Progress, start: Any, stop: Any, every: int, blocks: int
 ) -> tuple[Progress, tuple[Record, Evaluation]]:
-    """``blocks`` times ``every`` rounds from ``start``, an evaluation after each; nothing happens from ``stop`` on.
+    """``blocks`` times ``every`` rounds from ``start``, an evaluation after each; nothing happens from ``stop`` on."""
+
+    def block(progress: Progress, first: Any) -> tuple[Progress, tuple[Record, Evaluation]]:
+        progress, records = train_only(setup, seed, progress, first, stop, every)
+        progress, found = _before(stop, first, lambda progress: (progress, evaluate(setup, progress)), progress)
+        return progress, (records, found)
+
+    firsts = start + every * jnp.arange(blocks, dtype=jnp.int32)
+    return lax.scan(block, progress, firsts)
+
+
+def train_only(
+    setup: Setup, seed: Any, progress: Progress, first: Any, stop: Any, every: int
+) -> tuple[Progress, Record]:
+    """The rounds from one evaluation to the next.
 
     Without a ``stop`` there is nothing to decide in each round, which a GPU would have to ask the host.
     """
@@ -166,13 +187,7 @@ def play(
     def step(progress: Progress, t: Any) -> tuple[Progress, Record]:
         return _before(stop, t, lambda progress: one_round(setup, seed, progress, t), progress)
 
-    def block(progress: Progress, first: Any) -> tuple[Progress, tuple[Record, Evaluation]]:
-        progress, records = lax.scan(step, progress, first + jnp.arange(every, dtype=jnp.int32))
-        progress, found = _before(stop, first, lambda progress: evaluate(setup, progress), progress)
-        return progress, (records, found)
-
-    firsts = start + every * jnp.arange(blocks, dtype=jnp.int32)
-    return lax.scan(block, progress, firsts)
+    return lax.scan(step, progress.evaluated(), first + jnp.arange(every, dtype=jnp.int32))
 
 
 def _before(stop: Any, t: Any, act: Callable[[Any], tuple[Any, Any]], progress: Any) -> tuple[Any, Any]:

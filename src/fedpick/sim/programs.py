@@ -1,18 +1,24 @@
 """The compiled programs: the start of a bundle of runs and a chunk of its rounds; and their place on disk."""
 
 import functools
+import inspect
 import os
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
 from fedpick.sim.evaluation import Evaluation
-from fedpick.sim.loop import Progress, Record, Setup, Varied, World, begin, evaluate, play
+from fedpick.sim.loop import Progress, Record, Setup, Varied, World, begin, evaluate, play, train_only
 from fedpick.sim.models import Model
+
+FEW_SEATS = 10  # of all runs together, in which kernels do little
+STRETCH = 5  # steps without a loop around them; more take less time, and long to compile
 
 
 def start(model: Model, world: World, varied: Varied, seed: Any) -> tuple[Progress, Evaluation]:
@@ -20,7 +26,8 @@ def start(model: Model, world: World, varied: Varied, seed: Any) -> tuple[Progre
 
     def one(varied: Varied, seed: Any) -> tuple[Progress, Evaluation]:
         whole = Setup.of(model, world, varied)
-        return evaluate(whole, begin(whole, seed))
+        first = begin(whole, seed)
+        return first, evaluate(whole, first)
 
     started: tuple[Progress, Evaluation] = _together(one, varied, seed)
     return started
@@ -37,14 +44,37 @@ def chunk(
     *,
     every: int,
     blocks: int,
+    unroll: int = 1,
 ) -> tuple[Progress, tuple[Record, Evaluation]]:
     """A chunk of rounds of every run: records [R, blocks, every, ...] and evaluations [R, blocks, ...]."""
 
     def one(varied: Varied, seed: Any, now: Progress) -> tuple[Progress, tuple[Record, Evaluation]]:
-        return play(Setup.of(model, world, varied), seed, now, first, stop, every, blocks)
+        return play(Setup.of(model, world, varied, unroll), seed, now, first, stop, every, blocks)
 
     played: tuple[Progress, tuple[Record, Evaluation]] = _together(one, varied, seed, now)
     return played
+
+
+def rounds(
+    model: Model, world: World, varied: Varied, seed: Any, now: Progress, first: Any, stop: Any, *, every: int
+) -> tuple[Progress, Record]:
+    """The rounds of every run from one evaluation to the next: records [R, every, ...]."""
+
+    def one(varied: Varied, seed: Any, now: Progress) -> tuple[Progress, Record]:
+        return train_only(Setup.of(model, world, varied), seed, now, first, stop, every)
+
+    played: tuple[Progress, Record] = _together(one, varied, seed, now)
+    return played
+
+
+def evaluation(model: Model, world: World, varied: Varied, seed: Any, now: Progress) -> Evaluation:
+    """How good every run's model is."""
+
+    def one(varied: Varied, seed: Any, now: Progress) -> Evaluation:
+        return evaluate(Setup.of(model, world, varied), now)
+
+    found: Evaluation = _together(one, varied, seed, now)
+    return found
 
 
 def _together(one: Callable[..., Any], varied: Varied, seed: Any, *now: Progress) -> Any:
@@ -58,19 +88,74 @@ def _together(one: Callable[..., Any], varied: Varied, seed: Any, *now: Progress
 
 
 @functools.cache
-def jitted(program: Callable[..., Any], for_training: bool = False) -> Any:
+def jitted(program: Callable[..., Any]) -> Any:
     """The program for JAX to compile, as suits its work.
 
     On a CPU, XLA's own matrix products take a fifth less time with the small batches of training than the library that
     it hands them to (YNNPACK), and a tenth more in an evaluation.
     """
-    options = {"xla_cpu_experimental_ynn_fusion_type": ""} if for_training and jax.default_backend() == "cpu" else None
+    trains = program in (chunk, rounds)
+    options = {"xla_cpu_experimental_ynn_fusion_type": ""} if trains and jax.default_backend() == "cpu" else None
     try:
         jax.jit(jnp.negative, compiler_options=options).lower(jnp.float32(0)).compile()
     except jax.errors.JaxRuntimeError:  # a version of XLA that has no such option
         options = None
-    static = ("model", "every", "blocks") if program is chunk else ("model",)
+    static = [name for name in ("model", "every", "blocks", "unroll") if name in inspect.signature(program).parameters]
     return jax.jit(program, static_argnames=static, compiler_options=options)
+
+
+def chunk_compiled(every: int, blocks: int, model: Model, *own: Any) -> Any:
+    """A chunk as one program.
+
+    On a GPU, a loop around kernels that do little takes as long as they do.
+    """
+    _, (selector, *_), seed, *_ = own
+    (device,) = seed.devices()
+    little = device.platform != "cpu" and len(seed) * (selector.m or 1) <= FEW_SEATS
+    options = {"every": every, "blocks": blocks, "unroll": STRETCH if little else 1}
+    return jitted(chunk).lower(model, *own, **options).compile()
+
+
+class Apart:
+    """A chunk as two programs: an evaluation is computed beside the rounds that come after it.
+
+    On a CPU this keeps all cores busy where a single matrix product or a sum does not, and each of the two programs is
+    compiled as suits it. A program that does little is not worth the calls.
+    """
+
+    def __init__(self, every: int, blocks: int, model: Model, *own: Any) -> None:
+        self.every, self.blocks = every, blocks
+        self.rounds = jitted(rounds).lower(model, *own, every=every).compile()
+        self.evaluation = jitted(evaluation).lower(model, *own[:-2]).compile()  # but for the rounds
+
+    def __call__(
+        self, world: World, varied: Varied, seed: Any, now: Progress, first: int, stop: int | None
+    ) -> tuple[Progress, tuple[Record, Evaluation]]:
+        """As ``chunk``, but for rows beyond the last round."""
+        last = first + self.every * self.blocks
+        records: list[Record] = []
+        found: list[Future[Evaluation]] = []
+        with ThreadPoolExecutor(1) as beside:
+            for t in range(first, last if stop is None else min(last, stop), self.every):
+                now, record = _done(self.rounds(world, varied, seed, now, t, stop))
+                records.append(record)
+                found.append(beside.submit(self._evaluated, world, varied, seed, now))
+                if len(found) > 1:
+                    found[-2].result()  # no heap of models that wait
+        evaluations = [each.result() for each in found]
+        return now, (_by_block(records), _by_block(evaluations))
+
+    def _evaluated(self, *own: Any) -> Evaluation:
+        found: Evaluation = _done(self.evaluation(*own))
+        return found
+
+
+def _done(found: Any) -> Any:
+    return jax.block_until_ready(found)  # type: ignore[no-untyped-call]
+
+
+def _by_block(trees: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *trees)
 
 
 def traced(
