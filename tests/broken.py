@@ -39,6 +39,11 @@ class CandidatesWithReplacement(PowerOfChoice):
         return jnp.zeros(able.shape, bool).at[drawn].set(jnp.any(able > 0))
 
 
+@broken("unbiased")
+class SaysThatItIsUnbiased(PowerOfChoice):
+    unbiased = True
+
+
 @broken("highest_loss_first")
 class TiesById(PowerOfChoice):
     def select(self, key, state, clients, candidates, losses):

@@ -66,7 +66,8 @@ class Selector(Protocol[State]):
     what candidates are asked before the choice: nothing, their loss over all local data, or over one mini-batch.
 
     A strategy may also declare, and ``fedpick.check_selector`` then holds it to: ``weights_sum_to_1 = False`` (the
-    default is True), ``candidates_by_share = True`` (the candidates are drawn without replacement, by size) and
+    default is True), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
+    ``candidates_by_share = True`` (the candidates are drawn without replacement, by size) and
     ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random).
 
     >>> from fedpick import Rand

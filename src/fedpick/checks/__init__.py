@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from fedpick.arguments import known, natural, require
-from fedpick.checks.claims import CLAIMS, candidates_by_share, highest_loss_first
+from fedpick.checks.claims import CLAIMS, candidates_by_share, highest_loss_first, unbiased
 from fedpick.checks.laws import LAWS, law1, law2, law3, law4, law5, law6, law7, law8
 from fedpick.checks.trial import LawBrokenError, Trial
 
@@ -39,7 +39,8 @@ def check_selector(
     law7(trial)
     law8(selector)
     held = [f"law {number}: {law}" for number, law in LAWS.items()]
-    for claim, holds in (("candidates_by_share", candidates_by_share), ("highest_loss_first", highest_loss_first)):
+    for holds in (unbiased, candidates_by_share, highest_loss_first):
+        claim = holds.__name__
         if getattr(selector, claim, False):
             holds(trial)
             held.append(f"{claim}: {CLAIMS[claim]}")

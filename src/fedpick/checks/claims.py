@@ -9,10 +9,26 @@ from fedpick.checks.trial import DRAWS, Trial, need, same
 from fedpick.protocol import Report, Selection
 
 CLAIMS = {
+    "unbiased": "the mean weight of a client is its share, whatever the losses",
     "candidates_by_share": "the candidates are drawn without replacement, by size",
     "highest_loss_first": "the seats go to the candidates of highest loss, ties broken at random",
 }
 SIGMAS = 5.5  # of the spread that chance alone gives
+
+
+def unbiased(trial: Trial) -> None:
+    """Compare with the shares."""
+    selector, size = trial.selector, np.asarray(trial.size, float)
+    selection = trial.draws(trial.world(), selector.init(trial.K)).selection
+    clients, weights = np.asarray(selection.clients), np.asarray(selection.weights, float)
+    given = np.zeros((len(clients), trial.K))
+    for seat in range(clients.shape[1]):
+        filled = weights[:, seat] > 0
+        given[filled, clients[filled, seat]] += weights[filled, seat]
+    off = np.abs(given.mean(axis=0) - size / size.sum())
+    far = off > SIGMAS * np.maximum(given.std(axis=0), 1 / DRAWS) / np.sqrt(DRAWS) + 1e-6
+    seen = f"{np.round(given.mean(axis=0), 3)}, expected {np.round(size / size.sum(), 3)}"
+    _need(not far.any(), "unbiased", f"mean weights, sizes {trial.size}: {seen}")
 
 
 def candidates_by_share(trial: Trial) -> None:

@@ -38,6 +38,10 @@ class Rand:
         object.__setattr__(self, "m", natural(self, "m", self.m))
         flag(self, "replace", self.replace)
 
+    @property
+    def unbiased(self) -> bool:
+        return self.replace
+
     def init(self, num_clients: int) -> Nothing:
         return ()
 
@@ -80,6 +84,7 @@ class Uniform:
     m: int = static()
 
     poll: ClassVar[Poll] = "none"
+    unbiased: ClassVar[bool] = True
     weights_sum_to_1: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -120,6 +125,7 @@ class Full:
 
     m: ClassVar[None] = None
     poll: ClassVar[Poll] = "none"
+    unbiased: ClassVar[bool] = True
 
     def init(self, num_clients: int) -> Nothing:
         return ()

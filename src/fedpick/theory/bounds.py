@@ -1,0 +1,143 @@
+"""The paper's three convergence bounds as functions of T, each the sum of a term that vanishes and a bias that stays.
+
+All of them bound E[F(w_T)] - F* after T local iterations (T = rounds times tau), for objectives that are L-smooth and
+mu-strongly convex, gradients of variance at most sigma^2 and mean square at most G^2, and any selection strategy.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedpick.arguments import natural, require
+
+Numbers = np.ndarray[Any, Any]
+
+
+class Bound(NamedTuple):
+    """At most ``total = vanishing + bias``, by number of iterations."""
+
+    vanishing: Numbers
+    bias: float
+    total: Numbers
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the theorems know of a problem and a strategy, in the paper's letters.
+
+    ``gamma`` is the local-global objective gap (the paper's capital Gamma), ``rho_bar`` the smallest and ``rho_tilde``
+    the largest selection skew, ``distance`` |w_0 - w*|, ``excess`` F(w_0) - F*.
+
+    >>> Constants(mu=1, L=4, sigma=1, G=10, tau=2, m=3, gamma=0.5, rho_bar=1, rho_tilde=1, distance=3, excess=5).m
+    3
+    """
+
+    mu: float
+    L: float
+    sigma: float
+    G: float
+    tau: int
+    m: int
+    gamma: float
+    rho_bar: float
+    rho_tilde: float
+    distance: float
+    excess: float
+
+    def __post_init__(self) -> None:
+        natural(self, "tau", self.tau)
+        natural(self, "m", self.m)
+        for name in ("mu", "rho_bar"):
+            require(self, name, getattr(self, name), "finite and above 0", lambda x: (x > 0) & (x < np.inf))
+        for name in ("sigma", "G", "gamma", "distance", "excess"):
+            require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
+        require(self, "L", self.L, f"finite and at least mu={self.mu}", lambda x: (x >= self.mu) & (x < np.inf))
+        least = f"finite and at least rho_bar={self.rho_bar}"
+        require(self, "rho_tilde", self.rho_tilde, least, lambda x: (x >= self.rho_bar) & (x < np.inf))
+
+
+def decaying_step(constants: Constants, t: Any) -> Numbers:
+    """eta_t = 1 / (mu (t + 4 L / mu)), the step of local iteration t in the first theorem.
+
+    >>> float(decaying_step(_EXAMPLE, 0))  # 1 / (4 L)
+    0.0625
+    """
+    return np.asarray(1 / (constants.mu * (np.asarray(t, float) + 4 * constants.L / constants.mu)))
+
+
+def decaying_bound(constants: Constants, T: Any) -> Bound:
+    """Theorem 1: steps ``decaying_step``, the plain mean of m seats.
+
+    1 / (T + 4L/mu) [4 L (32 tau^2 G^2 + sigma^2/m) / (3 mu^2 rho_bar) + 8 L^2 Gamma / mu^2 + 2 L^2/mu |w_0 - w*|^2]
+    + 8 L Gamma / (3 mu) (rho_tilde / rho_bar - 1).
+
+    >>> bound = decaying_bound(_EXAMPLE, [0, 1000])
+    >>> bool(bound.total[1] < bound.total[0]), bound.bias
+    (True, 0.0)
+    """
+    c, T = constants, _iterations(T)
+    start = 4 * c.L / c.mu
+    noise = 4 * c.L * (32 * c.tau**2 * c.G**2 + c.sigma**2 / c.m) / (3 * c.mu**2 * c.rho_bar)
+    shrinking = noise + 8 * c.L**2 * c.gamma / c.mu**2 + c.L * start * c.distance**2 / 2
+    return _bound(shrinking / (T + start), 8 * c.L * c.gamma / (3 * c.mu) * (c.rho_tilde / c.rho_bar - 1))
+
+
+def fixed_bound(constants: Constants, T: Any, eta: float) -> Bound:
+    """Theorem 2: a fixed step eta, at most 1 / (4 L) and 1 / (2 mu B) with B = 1 + 3 rho_bar / 8.
+
+    With C = 32 tau^2 G^2 + sigma^2/m + 6 rho_bar L Gamma and D = 2 Gamma (rho_tilde - rho_bar), the bias is
+    L (eta C + D) / (2 mu B) and the rest L/mu (1 - eta mu B)^T [F(w_0) - F* - (eta C + D) / (2 B)].
+
+    >>> bound = fixed_bound(_EXAMPLE, [0, 10_000], eta=0.01)
+    >>> bool(abs(bound.vanishing[1]) < 1e-6 < bound.bias)
+    True
+    """
+    c, T = constants, _iterations(T)
+    B = 1 + 3 * c.rho_bar / 8
+    largest = min(1 / (2 * c.mu * B), 1 / (4 * c.L))
+    require("fixed_bound", "eta", eta, f"above 0 and at most {largest:.4g}", lambda x: (x > 0) & (x <= largest))
+    noise = 32 * c.tau**2 * c.G**2 + c.sigma**2 / c.m + 6 * c.rho_bar * c.L * c.gamma
+    floor = (eta * noise + 2 * c.gamma * (c.rho_tilde - c.rho_bar)) / (2 * B)
+    return _bound(c.L / c.mu * (1 - eta * c.mu * B) ** T * (c.excess - floor), c.L / c.mu * floor)
+
+
+def averaging_step(constants: Constants, t: Any) -> Numbers:
+    """eta_t = m / (mu (t + 4 m (1 + m) L / mu)), the step of local iteration t under general averaging.
+
+    >>> float(averaging_step(_EXAMPLE, 0))  # 1 / (4 (1 + m) L)
+    0.015625
+    """
+    c = constants
+    return np.asarray(c.m / (c.mu * (np.asarray(t, float) + 4 * c.m * (1 + c.m) * c.L / c.mu)))
+
+
+def averaging_bound(constants: Constants, T: Any) -> Bound:
+    """The appendix on other averages: weights q_k, steps ``averaging_step``, and the skews with those weights.
+
+    1 / (T + g) [L m^2 (32 m (m-1) tau^2 G^2 + sigma^2) / (mu^2 rho_bar) + 2 L^2 m (m+2) Gamma / mu^2
+    + L g |w_0 - w*|^2 / 2] + 2 L Gamma / mu (rho_tilde / rho_bar - 1) with g = 4 m (1 + m) L / mu.
+
+    The paper prints the last term with another rho_bar in its denominator. Its own derivation (beta = m / mu,
+    B = 1/m + rho_bar/2, so that beta mu B - 1 = m rho_bar / 2) gives the one here.
+
+    >>> averaging_bound(_EXAMPLE, 100).bias
+    0.0
+    """
+    c, T = constants, _iterations(T)
+    start = 4 * c.m * (1 + c.m) * c.L / c.mu
+    noise = c.L * c.m**2 * (32 * c.m * (c.m - 1) * c.tau**2 * c.G**2 + c.sigma**2) / (c.mu**2 * c.rho_bar)
+    shrinking = noise + 2 * c.L**2 * c.m * (c.m + 2) * c.gamma / c.mu**2 + c.L * start * c.distance**2 / 2
+    return _bound(shrinking / (T + start), 2 * c.L * c.gamma / c.mu * (c.rho_tilde / c.rho_bar - 1))
+
+
+def _iterations(T: Any) -> Numbers:
+    require("bound", "T", np.asarray(T), "at least 0", lambda x: x >= 0)
+    return np.asarray(T, float)
+
+
+def _bound(vanishing: Numbers, bias: float) -> Bound:
+    return Bound(vanishing, float(bias), vanishing + bias)
+
+
+_EXAMPLE = Constants(1.0, 4.0, 1.0, 10.0, 2, 3, 0.5, 1.0, 1.0, 3.0, 5.0)

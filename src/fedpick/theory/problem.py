@@ -1,0 +1,225 @@
+"""The objectives of all clients, with their optima and constants: what the theory is about."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax  # type: ignore[import-untyped]
+
+from fedpick.arguments import natural, require
+from fedpick.theory.seats import shares
+
+Numbers = np.ndarray[Any, Any]
+Losses = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """F_k for every client, F = sum p_k F_k, and what the theorems need to know of them.
+
+    ``losses`` is a JAX function from w [v] to F_k(w) [K]; ``optimum`` is w*, ``lowest`` F_k* [K]. ``mu`` and ``L``
+    are the least convexity and the greatest smoothness of any F_k. ``residual`` is the largest gradient norm at which
+    a numerical minimisation stopped, 0 for closed forms.
+    """
+
+    share: Numbers = field(repr=False)
+    losses: Losses = field(repr=False)
+    optimum: Numbers
+    lowest: Numbers = field(repr=False)
+    mu: float
+    L: float
+    residual: float = 0.0
+
+    def values(self, w: Any) -> Numbers:
+        """F_k(w) of every client, in float64; w may be [v] or [n, v]."""
+        with jax.enable_x64(True):
+            points = jnp.asarray(np.asarray(w, np.float64))
+            losses = jax.jit(self.losses)
+            found = losses(points) if points.ndim == 1 else jax.jit(jax.vmap(self.losses))(points)
+            return np.asarray(found)
+
+    def excess(self, w: Any) -> Numbers:
+        """F(w) - F*."""
+        return np.asarray((self.values(w) - self.values(self.optimum)) @ self.share)
+
+    @property
+    def gamma(self) -> float:
+        """The local-global objective gap F* - sum p_k F_k*: 0 where all clients agree."""
+        return float(max(0.0, self.share @ (self.values(self.optimum) - self.lowest)))
+
+
+def quadratic_problem(share: Any, h: Any, e: Any) -> Problem:
+    """F_k(w) = 1/2 w' H_k w - e_k' w + 1/2 e_k' H_k^-1 e_k: everything in closed form.
+
+    ``h`` holds a number for each client (H_k = h_k I, as in the paper), a diagonal [K, v], or matrices [K, v, v].
+
+    >>> problem = quadratic_problem([0.5, 0.5], h=[1.0, 1.0], e=[[1.0], [-1.0]])
+    >>> problem.optimum, problem.gamma, problem.mu, problem.L
+    (array([0.]), 0.5, 1.0, 1.0)
+    """
+    p, e = shares("quadratic_problem", share), np.asarray(e, float)
+    if e.ndim != 2 or len(e) != len(p):
+        raise ValueError(f"quadratic_problem: e must have shape (K, v) with K = {len(p)}, got shape {e.shape}")
+    K, v = e.shape
+    H = np.asarray(h, float)
+    if H.shape not in ((K,), (K, v), (K, v, v)):
+        shapes = f"({K},), ({K}, {v}) or ({K}, {v}, {v})"
+        raise ValueError(f"quadratic_problem: h must have shape {shapes}, got shape {H.shape}")
+    H = H if H.ndim == 3 else np.broadcast_to(H.reshape(K, -1, 1), (K, v, 1)) * np.eye(v)
+    curvature = np.linalg.eigvalsh(H)
+    require("quadratic_problem", "h", curvature, "positive definite for every client", lambda x: x > 0)
+    center = np.linalg.solve(H, e[:, :, None])[:, :, 0]
+    optimum = np.linalg.solve(np.tensordot(p, H, 1), p @ e)
+
+    def losses(w: Any) -> Any:
+        off = w[None, :] - jnp.asarray(center, w.dtype)
+        return jnp.einsum("kv,kvu,ku->k", off, jnp.asarray(H, w.dtype), off) / 2
+
+    return Problem(p, losses, optimum, np.zeros(K), float(curvature.min()), float(curvature.max()))
+
+
+def logistic_problem(x: Any, y: Any, client: Any, ridge: float, classes: int | None = None) -> Problem:
+    """Multinomial logistic regression with a ridge: F_k(w) = mean cross-entropy of k's samples + ridge/2 |w|^2.
+
+    ``w`` is the matrix [dim, classes] in a row; append a column of ones to ``x`` for a bias. mu = ridge, and
+    L = ridge + 1/2 max_k lambda_max(X_k' X_k / D_k), since a softmax has a Hessian of at most 1/2.
+
+    >>> x, y = np.eye(2).repeat(4, axis=0), np.arange(8) % 2
+    >>> problem = logistic_problem(x, y, client=np.arange(8) // 4, ridge=0.1)
+    >>> problem.optimum.shape, problem.residual < 1e-8
+    ((4,), True)
+    """
+    require("logistic_problem", "ridge", ridge, "finite and above 0", lambda value: (value > 0) & (value < np.inf))
+    x, y, client = np.asarray(x, float), np.asarray(y, int), np.asarray(client, int)
+    if x.ndim != 2 or y.shape != (len(x),) or client.shape != (len(x),):
+        got = f"{x.shape}, {y.shape} and {client.shape}"
+        raise ValueError(f"logistic_problem: x, y and client must have shapes (N, dim), (N,) and (N,), got {got}")
+    K, C = client.max() + 1, int(classes or y.max() + 1)
+    count = np.bincount(client, minlength=K)
+    require("logistic_problem", "samples of each client", count, "at least 1", lambda n: n >= 1)
+    onto = np.zeros((K, len(x)))
+    onto[client, np.arange(len(x))] = 1 / count[client]
+    smooth = max(np.linalg.eigvalsh(x[client == k].T @ x[client == k] / count[k])[-1] for k in range(K)) / 2
+
+    def losses(w: Any) -> Any:
+        scores = jnp.asarray(x, w.dtype) @ w.reshape(x.shape[1], C)
+        right = jnp.take_along_axis(scores, jnp.asarray(y)[:, None], axis=1)[:, 0]
+        each = jax.nn.logsumexp(scores, axis=1) - right
+        return jnp.asarray(onto, w.dtype) @ each + jnp.asarray(ridge, w.dtype) / 2 * jnp.sum(w * w)
+
+    start = np.zeros(x.shape[1] * C)
+    return minimised(count / count.sum(), losses, start, mu=float(ridge), L=float(ridge + smooth))
+
+
+def minimised(
+    share: Any, losses: Losses, start: Any, mu: float | None = None, L: float | None = None, tolerance: float = 1e-9
+) -> Problem:
+    """A problem from its convex losses alone: F and every F_k are minimised together, by L-BFGS in float64.
+
+    ``residual`` of the result is the largest gradient norm that was left. Without ``mu`` and ``L``, they are found by
+    power iteration at the optima (``curvature``), which bounds them where they are largest only there.
+
+    >>> problem = minimised([0.5, 0.5], lambda w: jnp.stack([jnp.cosh(w[0] - 1), jnp.cosh(w[0] + 1)]), [0.3])
+    >>> problem.optimum.round(6) + 0, problem.lowest, problem.residual < 1e-8
+    (array([0.]), array([1., 1.]), True)
+    """
+    p, begin = shares("minimised", share), np.asarray(start, float)
+    with jax.enable_x64(True):
+        which = jnp.asarray(np.concatenate([p[None], np.eye(len(p))]))
+        found, norms = _minima(losses, which, jnp.asarray(begin), tolerance)
+        lowest = jax.vmap(losses)(found)[1:].diagonal()
+        points = np.asarray(found)
+    if mu is None or L is None:
+        least, most = curvature(losses, points)
+        mu, L = least if mu is None else mu, most if L is None else L
+    return Problem(p, losses, points[0], np.asarray(lowest), mu, L, float(np.max(norms)))
+
+
+def _minima(losses: Losses, which: Any, start: Any, tolerance: float, most: int = 5_000) -> tuple[Any, Any]:
+    """The minimum of each weighted sum of the losses, and the norm of its gradient there."""
+
+    def one(weights: Any) -> tuple[Any, Any]:
+        def objective(w: Any) -> Any:
+            return weights @ losses(w)
+
+        solver = optax.lbfgs()
+        value_and_grad = optax.value_and_grad_from_state(objective)
+
+        def step(carry: Any) -> Any:
+            w, state, number, _ = carry
+            value, gradient = value_and_grad(w, state=state)
+            change, state = solver.update(gradient, state, w, value=value, grad=gradient, value_fn=objective)
+            return optax.apply_updates(w, change), state, number + 1, jnp.linalg.norm(gradient)
+
+        def goes_on(carry: Any) -> Any:
+            return (carry[3] > tolerance) & (carry[2] < most)
+
+        w, *_ = jax.lax.while_loop(goes_on, step, (start, solver.init(start), 0, jnp.inf))
+        return w, jnp.linalg.norm(jax.grad(objective)(w))
+
+    found: tuple[Any, Any] = jax.jit(jax.vmap(one))(which)
+    return found
+
+
+def curvature(losses: Losses, points: Any, steps: int = 300) -> tuple[float, float]:
+    """The least and the greatest eigenvalue of any client's Hessian at these points [n, v], by power iteration.
+
+    >>> least, most = curvature(lambda w: jnp.stack([jnp.sum(w**2), 3 * w[0] ** 2 + w[1] ** 2]), np.ones((1, 2)))
+    >>> round(least, 6), round(most, 6)
+    (2.0, 6.0)
+    """
+    natural("curvature", "steps", steps)
+    with jax.enable_x64(True):
+        at = jnp.atleast_2d(jnp.asarray(np.asarray(points, np.float64)))
+        K = jax.eval_shape(losses, at[0]).shape[0]
+
+        def extreme(w: Any, k: Any) -> tuple[Any, Any]:
+            def times(u: Any) -> Any:
+                return jax.jvp(jax.grad(lambda w: losses(w)[k]), (w,), (u,))[1]
+
+            def largest(apply: Any) -> Any:
+                u = jax.random.normal(jax.random.key(0), w.shape, w.dtype)
+
+                def step(_: Any, u: Any) -> Any:
+                    new = apply(u / jnp.linalg.norm(u))
+                    return jnp.where(jnp.linalg.norm(new) > 0, new, u)
+
+                u = jax.lax.fori_loop(0, steps, step, u)
+                u = u / jnp.linalg.norm(u)
+                return u @ apply(u)
+
+            most = largest(times)
+            return most - largest(lambda u: most * u - times(u)), most
+
+        each = jax.vmap(jax.vmap(extreme, (None, 0)), (0, None))
+        least, most = jax.jit(each)(at, jnp.arange(K))
+        return float(least.min()), float(most.max())
+
+
+def noise(sample_losses: Losses, client: Any, points: Any, b: int) -> tuple[float, float]:
+    """sigma and G along a run: the greatest over clients and the points w [n, v] that it went through.
+
+    ``sample_losses`` maps w to the loss of every sample [N]. A mini-batch of b samples has a gradient of variance at
+    most that of one sample over b; its mean square is that plus |grad F_k|^2.
+
+    >>> sigma, G = noise(lambda w: (w[0] - jnp.array([0.0, 2.0])) ** 2 / 2, [0, 0], [[0.0], [3.0]], b=1)
+    >>> round(sigma, 6), round(G**2, 6)
+    (1.0, 5.0)
+    """
+    natural("noise", "b", b)
+    with jax.enable_x64(True):
+        owner = np.asarray(client, int)
+        mean = np.zeros((owner.max() + 1, len(owner)))
+        mean[owner, np.arange(len(owner))] = 1 / np.bincount(owner)[owner]
+
+        def at(w: Any) -> tuple[Any, Any]:
+            gradients = jax.jacrev(sample_losses)(w)
+            center = jnp.asarray(mean) @ gradients
+            spread = jnp.asarray(mean) @ jnp.sum((gradients - center[owner]) ** 2, axis=1) / b
+            return spread.max(), (spread + jnp.sum(center**2, axis=1)).max()
+
+        spread, square = jax.lax.map(jax.jit(at), jnp.atleast_2d(jnp.asarray(np.asarray(points, np.float64))))
+        return float(jnp.sqrt(spread.max())), float(jnp.sqrt(square.max()))
