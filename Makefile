@@ -30,9 +30,10 @@ check: setup ## Format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: setup ## Measure selection up to a million clients, how a round's cost grows, and the peers (downloads PyTorch)
+bench: setup ## Measure selection up to a million clients, how a round's cost grows, skews, and the peers (downloads PyTorch)
 	$(BIN)/python benchmarks/selection.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/theory.py
 	$(BIN)/python benchmarks/peers.py --make
 
 clean: ## Remove the virtual environment and every cache

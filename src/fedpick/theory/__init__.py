@@ -1,5 +1,6 @@
 """The paper's theory: selection skew, heterogeneity and the three convergence bounds, as functions."""
 
+from fedpick.theory.averaging import Path, averaged, skews_along
 from fedpick.theory.bounds import (
     Bound,
     Constants,
@@ -12,14 +13,17 @@ from fedpick.theory.bounds import (
 from fedpick.theory.problem import Problem, curvature, logistic_problem, minimised, noise, quadratic_problem
 from fedpick.theory.seats import Seats, expected_seats
 from fedpick.theory.skew import Skew, Skews, grid, mean_weights, scattered, skew, skew_trace, skews
+from fedpick.theory.two_clients import highest_loss_gap, two_client_gap, two_clients
 
 __all__ = [
     "Bound",
     "Constants",
+    "Path",
     "Problem",
     "Seats",
     "Skew",
     "Skews",
+    "averaged",
     "averaging_bound",
     "averaging_step",
     "curvature",
@@ -28,6 +32,7 @@ __all__ = [
     "expected_seats",
     "fixed_bound",
     "grid",
+    "highest_loss_gap",
     "logistic_problem",
     "mean_weights",
     "minimised",
@@ -37,4 +42,7 @@ __all__ = [
     "skew",
     "skew_trace",
     "skews",
+    "skews_along",
+    "two_client_gap",
+    "two_clients",
 ]

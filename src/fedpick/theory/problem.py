@@ -1,5 +1,6 @@
 """The objectives of all clients, with their optima and constants: what the theory is about."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,19 +15,22 @@ from fedpick.theory.seats import shares
 
 Numbers = np.ndarray[Any, Any]
 Losses = Callable[[Any], Any]
+Formula = Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True)
 class Problem:
     """F_k for every client, F = sum p_k F_k, and what the theorems need to know of them.
 
-    ``losses`` is a JAX function from w [v] to F_k(w) [K]; ``optimum`` is w*, ``lowest`` F_k* [K]. ``mu`` and ``L``
-    are the least convexity and the greatest smoothness of any F_k. ``residual`` is the largest gradient norm at which
-    a numerical minimisation stopped, 0 for closed forms.
+    ``formula(data, w)`` is a JAX function that gives F_k(w) [K] for w [v]; problems of one formula and one shape share
+    their compiled programs. ``optimum`` is w*, ``lowest`` F_k* [K]. ``mu`` and ``L`` are the least convexity and the
+    greatest smoothness of any F_k. ``residual`` is the largest gradient norm at which a numerical minimisation
+    stopped, 0 for closed forms.
     """
 
     share: Numbers = field(repr=False)
-    losses: Losses = field(repr=False)
+    formula: Formula = field(repr=False)
+    data: Any = field(repr=False)
     optimum: Numbers
     lowest: Numbers = field(repr=False)
     mu: float
@@ -35,11 +39,10 @@ class Problem:
 
     def values(self, w: Any) -> Numbers:
         """F_k(w) of every client, in float64; w may be [v] or [n, v]."""
+        points = np.asarray(w, np.float64)
         with jax.enable_x64(True):
-            points = jnp.asarray(np.asarray(w, np.float64))
-            losses = jax.jit(self.losses)
-            found = losses(points) if points.ndim == 1 else jax.jit(jax.vmap(self.losses))(points)
-            return np.asarray(found)
+            found = np.asarray(_values(self.formula, self.data, np.atleast_2d(points)))
+        return found if points.ndim > 1 else found[0]
 
     def excess(self, w: Any) -> Numbers:
         """F(w) - F*."""
@@ -74,11 +77,14 @@ def quadratic_problem(share: Any, h: Any, e: Any) -> Problem:
     center = np.linalg.solve(H, e[:, :, None])[:, :, 0]
     optimum = np.linalg.solve(np.tensordot(p, H, 1), p @ e)
 
-    def losses(w: Any) -> Any:
-        off = w[None, :] - jnp.asarray(center, w.dtype)
-        return jnp.einsum("kv,kvu,ku->k", off, jnp.asarray(H, w.dtype), off) / 2
+    least, most = float(curvature.min()), float(curvature.max())
+    return Problem(p, _quadratic, (H, center), optimum, np.zeros(K), least, most)
 
-    return Problem(p, losses, optimum, np.zeros(K), float(curvature.min()), float(curvature.max()))
+
+def _quadratic(data: Any, w: Any) -> Any:
+    H, center = (jnp.asarray(x, w.dtype) for x in data)
+    off = w[None, :] - center
+    return jnp.einsum("kv,kvu,ku->k", off, H, off) / 2
 
 
 def logistic_problem(x: Any, y: Any, client: Any, ridge: float, classes: int | None = None) -> Problem:
@@ -104,14 +110,16 @@ def logistic_problem(x: Any, y: Any, client: Any, ridge: float, classes: int | N
     onto[client, np.arange(len(x))] = 1 / count[client]
     smooth = max(np.linalg.eigvalsh(x[client == k].T @ x[client == k] / count[k])[-1] for k in range(K)) / 2
 
-    def losses(w: Any) -> Any:
-        scores = jnp.asarray(x, w.dtype) @ w.reshape(x.shape[1], C)
-        right = jnp.take_along_axis(scores, jnp.asarray(y)[:, None], axis=1)[:, 0]
-        each = jax.nn.logsumexp(scores, axis=1) - right
-        return jnp.asarray(onto, w.dtype) @ each + jnp.asarray(ridge, w.dtype) / 2 * jnp.sum(w * w)
+    start, data = np.zeros(x.shape[1] * C), (x, y, onto, np.asarray(ridge, float))
+    return _minimised(count / count.sum(), _logistic, data, start, float(ridge), float(ridge + smooth), 1e-9)
 
-    start = np.zeros(x.shape[1] * C)
-    return minimised(count / count.sum(), losses, start, mu=float(ridge), L=float(ridge + smooth))
+
+def _logistic(data: Any, w: Any) -> Any:
+    x, y, onto, ridge = data
+    x, onto, ridge = (jnp.asarray(part, w.dtype) for part in (x, onto, ridge))
+    scores = x @ w.reshape(x.shape[1], -1)
+    right = jnp.take_along_axis(scores, jnp.asarray(y)[:, None], axis=1)[:, 0]
+    return onto @ (jax.nn.logsumexp(scores, axis=1) - right) + ridge / 2 * jnp.sum(w * w)
 
 
 def minimised(
@@ -126,24 +134,36 @@ def minimised(
     >>> problem.optimum.round(6) + 0, problem.lowest, problem.residual < 1e-8
     (array([0.]), array([1., 1.]), True)
     """
-    p, begin = shares("minimised", share), np.asarray(start, float)
-    with jax.enable_x64(True):
-        which = jnp.asarray(np.concatenate([p[None], np.eye(len(p))]))
-        found, norms = _minima(losses, which, jnp.asarray(begin), tolerance)
-        lowest = jax.vmap(losses)(found)[1:].diagonal()
-        points = np.asarray(found)
+    return _minimised(share, lambda data, w: losses(w), (), start, mu, L, tolerance)
+
+
+def _minimised(
+    share: Any, formula: Formula, data: Any, start: Any, mu: float | None, L: float | None, tolerance: float
+) -> Problem:
+    p = shares("minimised", share)
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):  # L-BFGS mixes integers of 32 and 64 bits
+        which = np.concatenate([p[None], np.eye(len(p))])
+        found, norms = _minima(formula, data, which, np.asarray(start, np.float64), tolerance)
+        points, residual = np.asarray(found), float(np.asarray(norms).max())
+        lowest = np.asarray(_values(formula, data, points))[1:].diagonal()
     if mu is None or L is None:
-        least, most = curvature(losses, points)
+        least, most = curvature(lambda w: formula(data, w), points)
         mu, L = least if mu is None else mu, most if L is None else L
-    return Problem(p, losses, points[0], np.asarray(lowest), mu, L, float(np.max(norms)))
+    return Problem(p, formula, data, points[0], lowest, mu, L, residual)
 
 
-def _minima(losses: Losses, which: Any, start: Any, tolerance: float, most: int = 5_000) -> tuple[Any, Any]:
+@functools.partial(jax.jit, static_argnames=("formula",))
+def _values(formula: Formula, data: Any, w: Any) -> Any:
+    return jax.lax.map(lambda one: formula(data, one), w, batch_size=4096)
+
+
+@functools.partial(jax.jit, static_argnames=("formula", "most"))
+def _minima(formula: Formula, data: Any, which: Any, start: Any, tolerance: Any, most: int = 5_000) -> tuple[Any, Any]:
     """The minimum of each weighted sum of the losses, and the norm of its gradient there."""
 
     def one(weights: Any) -> tuple[Any, Any]:
         def objective(w: Any) -> Any:
-            return weights @ losses(w)
+            return weights @ formula(data, w)
 
         solver = optax.lbfgs()
         value_and_grad = optax.value_and_grad_from_state(objective)
@@ -160,7 +180,7 @@ def _minima(losses: Losses, which: Any, start: Any, tolerance: float, most: int 
         w, *_ = jax.lax.while_loop(goes_on, step, (start, solver.init(start), 0, jnp.inf))
         return w, jnp.linalg.norm(jax.grad(objective)(w))
 
-    found: tuple[Any, Any] = jax.jit(jax.vmap(one))(which)
+    found: tuple[Any, Any] = jax.vmap(one)(which)
     return found
 
 

@@ -5,11 +5,11 @@ is where they are looked at. It is 1 for an unbiased strategy. rho_bar is its mi
 maximum over w at w' = w*.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fedpick.arguments import natural, require
+from fedpick.arguments import natural, one_of, require
 from fedpick.theory.problem import Problem
 from fedpick.theory.seats import Method, expected_seats, known_law, played, top_of_race
 
@@ -76,7 +76,7 @@ def skews(
     selector: Any,
     problem: Problem,
     w: Any,
-    at: Any = None,
+    pairs: Literal["all", "same"] = "all",
     refine: int = 0,
     method: Method = "best",
     draws: int = 10_000,
@@ -84,8 +84,10 @@ def skews(
 ) -> Skews:
     """rho_bar = min over w, w' and rho_tilde = max over w at w*, by search over the points ``w`` [n, v].
 
-    Each w is combined with each w' of ``at`` [n', v], which are the same points unless given. From the ``refine`` best
-    of each a random search goes on in smaller and smaller steps. ``grid`` and ``scattered`` make points.
+    With ``pairs="all"`` each w is combined with each w', as the definition has it; with ``"same"`` w' = w, which is
+    what training meets (w' is never more than tau steps away from w) and where rho_bar grows with d. From the
+    ``refine`` best points a random search goes on in smaller and smaller steps. ``grid`` and ``scattered`` make points;
+    w* is always one of them, so that rho_bar is at most rho_tilde.
 
     >>> from fedpick import Rand
     >>> from fedpick.theory import quadratic_problem
@@ -93,32 +95,33 @@ def skews(
     1.0
     """
     require("skews", "refine", refine, "at least 0", lambda x: x >= 0, whole=True)
-    points = _points("skews", "w", w, problem)
-    looked_at = points if at is None else _points("skews", "at", at, problem)
+    one_of("skews", "pairs", pairs, ("all", "same"))
+    points = np.concatenate([problem.optimum[None], _points("skews", "w", w, problem)])
+    v, reach = points.shape[1], np.ptp(points, axis=0)
+    gap_at_optimum = problem.values(problem.optimum[None]) - problem.lowest
 
-    def ratios(chosen_at: Numbers, gap: Numbers) -> Numbers:
-        weight = mean_weights(selector, problem, chosen_at, method, draws, seed)[0]
+    def ratios(w: Numbers, at: Numbers) -> Numbers:
+        weight, gap = mean_weights(selector, problem, w, method, draws, seed)[0], problem.values(at) - problem.lowest
         return np.asarray((weight * gap).sum(axis=1) / (gap @ problem.share))
 
-    def gaps(at: Numbers) -> Numbers:
-        return problem.values(at) - problem.lowest
-
     weight, how = mean_weights(selector, problem, points, method, draws, seed)
-    gap, gap_at_optimum = gaps(looked_at), gaps(problem.optimum[None])
-    low = (weight @ gap.T) / (gap @ problem.share)[None, :]
+    gap = problem.values(points) - problem.lowest
+    whole = gap @ problem.share
+    low = weight @ gap.T / whole[None, :] if pairs == "all" else ((weight * gap).sum(axis=1) / whole)[:, None]
     high = (weight @ gap_at_optimum[0]) / (gap_at_optimum[0] @ problem.share)
     rho_bar, rho_tilde, number = float(low.min()), float(high.max()), len(points)
-    v = points.shape[1]
     for rank in range(min(refine, len(points))):
         i, j = np.unravel_index(np.argsort(low, axis=None)[rank], low.shape)
-        pair = np.concatenate([points[i], looked_at[j]])
-        reach = np.concatenate([np.ptp(points, axis=0), np.ptp(looked_at, axis=0)])
-        value, tried = _search(lambda x: ratios(x[:, :v], gaps(x[:, v:])), pair, reach, seed)
+        if pairs == "all":
+            start, far = np.concatenate([points[i], points[j]]), np.concatenate([reach, reach])
+            value, tried = _search(lambda x: ratios(x[:, :v], x[:, v:]), start, far, seed)
+        else:
+            value, tried = _search(lambda x: ratios(x, x), points[i], reach, seed)
         rho_bar, number = min(rho_bar, value), number + tried
         start = points[np.argsort(-high)[rank]]
-        value, tried = _search(lambda x: -ratios(x, gap_at_optimum), start, np.ptp(points, axis=0), seed)
+        value, tried = _search(lambda x: -ratios(x, np.broadcast_to(problem.optimum, x.shape)), start, reach, seed)
         rho_tilde, number = max(rho_tilde, -value), number + tried
-    return Skews(rho_bar, max(rho_tilde, rho_bar), number, how)
+    return Skews(rho_bar, rho_tilde, number, how)
 
 
 def mean_weights(
