@@ -1,5 +1,6 @@
 """Runs on many devices and hosts pick what one device picks, each has its share, and what does not fit is split."""
 
+import functools
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import pytest
 from rounds import compilations
 
 from fedpick import PowerOfChoice
-from fedpick.sim import Local, bundles, logistic, simulate, synthetic
+from fedpick.sim import Local, bundles, local, logistic, simulate, simulation, synthetic
 from fedpick.sim.hosts import divide
 from fedpick.sim.programs import keep_programs
 
@@ -92,6 +93,35 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(federation, monkeypatch)
     assert max(sizes[-1]) < 8
     assert sum(sizes[-1]) == 8
     same(whole, split, exact=False)
+
+
+@pytest.mark.parametrize(("rounds", "every"), [(12, 4), (11, 4), (3, 1)])
+def test_an_evaluation_beside_the_rounds_is_the_same_evaluation(federation, monkeypatch, tmp_path, rounds, every):
+    whole = play(federation, rounds=rounds, every=every)
+    monkeypatch.setattr(bundles, "MUCH", 0)  # as where there is much to evaluate
+    with compilations() as programs:
+        apart = play(federation, rounds=rounds, every=every)
+    assert "rounds" in programs
+    assert "chunk" not in programs
+    same(whole, apart, exact=False)
+    assert apart.rounds == rounds
+    # Stopped after a chunk and taken up again, it is the same bit for bit.
+    monkeypatch.setattr(simulation, "CHUNK", every)
+    file = tmp_path / "run.npz"
+    stopped = play(federation, rounds=rounds, every=every, checkpoint=file, until=("loss", 1e9))
+    assert not stopped.finished or rounds <= every
+    same(
+        apart, play(federation, rounds=rounds, every=every, checkpoint=file), exact=every * (rounds // every) == rounds
+    )
+
+
+def test_steps_compiled_at_a_stretch_are_the_same_steps(federation):
+    train = functools.partial(
+        local.train, federation, logistic(60, 10), Local(tau=7, b=4, eta=0.05), logistic(60, 10).init(jax.random.key(0))
+    )
+    for unroll in (2, 7):
+        one, other = (train(jnp.int32(3), jax.random.key(1), jnp.int32(0), number) for number in (1, unroll))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, other)
 
 
 def test_more_runs_on_a_cpu_are_the_same_program(federation):

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform
 from fedpick.cli import app
-from fedpick.sim import quadratic, quadratic_optimum
+from fedpick.sim import Local, logistic, quadratic, quadratic_optimum, simulate, synthetic
 from fedpick.theory import (
     Constants,
     averaged,
@@ -32,6 +32,7 @@ from fedpick.theory import (
     quadratic_problem,
     scattered,
     skew,
+    skew_trace,
     skews,
     skews_along,
     two_client_gap,
@@ -370,6 +371,22 @@ def test_the_fixed_bound_solves_the_recursion_of_its_proof():
         delta = (1 - eta * c.mu * B) * delta + eta**2 * C + eta * 2 * c.gamma * (c.rho_tilde - c.rho_bar)
 
 
+def test_the_trace_of_a_simulation_is_its_running_skew():
+    federation = synthetic(1, 1, K=10, seed=0)
+    local = Local(tau=10, b=20, eta=0.05)
+    result = simulate(federation, logistic(60, 10), PowerOfChoice(m=2, d=8), local, rounds=40, every=10, seeds=3)
+    trace = skew_trace(result)
+    assert trace["round"].tolist() == [10, 20, 30, 40]
+    gap = result.metrics["client_loss"][:, 1:]
+    for run, block in itertools.product(range(3), range(4)):
+        chosen = result.records["clients"][run, 10 * block : 10 * block + 10].ravel()
+        expected = gap[run, block][chosen].mean() / (result.share @ gap[run, block])
+        assert trace["rho"][run, block] == pytest.approx(expected, rel=1e-4)
+    assert (trace["lowest"] == np.minimum.accumulate(trace["rho"], axis=1)).all()
+    assert trace["relative"][:, 0] == pytest.approx(1)
+    assert trace["rho"].mean() > 1.1  # pow-d picks those who are worse off
+
+
 # The two clients of Figure 1
 
 
@@ -400,6 +417,7 @@ def test_selecting_the_higher_loss_ends_where_both_losses_are_equal(share):
             lambda: expected_seats(PowerOfChoice(m=1, d=9), np.ones(30), np.arange(30.0), "enumeration"),
             "at most 20000 to be enumerated",
         ),
+        (lambda: expected_seats(PowerOfChoice(m=3, d=3), [0.5, 0.5], [1, 2]), "m must be at most K=2, got 3"),
         (lambda: expected_seats(PowerOfChoice(m=1, d=jnp.array([1, 2])), [0.5, 0.5], [1, 2]), "d must be a single"),
         (lambda: quadratic_problem([1, 1], [1, -1], [[1.0], [1.0]]), "h must be positive definite"),
         (lambda: quadratic_problem([1, 1], [1, 1, 1], [[1.0], [1.0]]), "h must have shape"),

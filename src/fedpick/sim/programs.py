@@ -109,9 +109,10 @@ def chunk_compiled(every: int, blocks: int, model: Model, *own: Any) -> Any:
 
     On a GPU, a loop around kernels that do little takes as long as they do.
     """
-    _, (selector, *_), seed, *_ = own
+    (federation, *_), (selector, *_), seed, *_ = own
     (device,) = seed.devices()
-    little = device.platform != "cpu" and len(seed) * (selector.m or 1) <= FEW_SEATS
+    seats = len(seed) * (selector.m or federation.num_clients)
+    little = device.platform != "cpu" and seats <= FEW_SEATS
     options = {"every": every, "blocks": blocks, "unroll": STRETCH if little else 1}
     return jitted(chunk).lower(model, *own, **options).compile()
 

@@ -105,6 +105,8 @@ def known_law(selector: Any, K: int) -> tuple[int, int] | None:
     """(m, d) of a strategy whose law is known, d = 0 for one that goes by share alone; None for the others."""
     if getattr(selector, "unbiased", False):
         return selector.m or K, 0
+    if selector.m is not None and selector.m > K:
+        raise ValueError(f"expected_seats: m must be at most K={K}, got {selector.m}")
     known_d = known(getattr(selector, "d", None))
     by_loss = getattr(selector, "candidates_by_share", False) and getattr(selector, "highest_loss_first", False)
     if by_loss and selector.poll == "full" and known_d is not None and known_d.ndim == 0:

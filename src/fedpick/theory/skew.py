@@ -170,12 +170,12 @@ def scattered(problem: Problem, number: int, spread: float, seed: int = 0) -> Nu
 
 
 def skew_trace(result: Any) -> dict[str, Numbers]:
-    """The simulator's running estimate of rho during training, and the ratio that should fall.
+    """The simulator's running estimate of rho during training, which the paper conjectures to fall.
 
-    From a ``Result``: ``round`` [E], ``rho`` [R, E] (the skew of the seats since the evaluation before, at the present
-    model), ``rho_bar`` [R, E], the lowest so far, and ``ratio`` [R, E], rho over the lowest so far: an estimate of
-    rho_tilde / rho_bar along the way, which the paper conjectures to fall towards 1 as training goes on. For F_k*
-    stands the lowest value that the objective can take, so all of them are estimates.
+    From a ``Result``: ``round`` [E]; ``rho`` [R, E], the skew of the seats since the evaluation before, at the present
+    model; ``lowest`` [R, E], the lowest so far, an estimate of rho_bar along the way; ``relative`` [R, E], rho over its
+    first value, which falls below 1 where the conjecture holds. For F_k* stands the lowest value that the objective can
+    take, so all of them are estimates.
 
     >>> from fedpick import Rand
     >>> from fedpick.sim import Local, quadratic, quadratic_model, simulate
@@ -185,8 +185,8 @@ def skew_trace(result: Any) -> dict[str, Numbers]:
     (array([2, 4]), (1, 2))
     """
     rho = np.asarray(result.metrics["skew"])[:, 1:]
-    lowest = np.fmin.accumulate(rho, axis=1)
-    return {"round": np.asarray(result.evaluated)[1:], "rho": rho, "rho_bar": lowest, "ratio": rho / lowest}
+    lowest, rounds = np.fmin.accumulate(rho, axis=1), np.asarray(result.evaluated)[1:]
+    return {"round": rounds, "rho": rho, "lowest": lowest, "relative": rho / rho[:, :1]}
 
 
 def _search(value: Any, start: Numbers, reach: Numbers, seed: int, at_once: int = 64) -> tuple[float, int]:
