@@ -200,6 +200,16 @@ def test_a_search_over_all_pairs_that_goes_on_finds_a_rho_bar_below_1():
     assert fine.points > coarse.points
 
 
+def test_where_all_clients_agree_no_bias_can_stay():
+    problem = quadratic_problem([0.5, 0.3, 0.2], h=[1.0, 2.0, 4.0], e=[[3.0], [6.0], [12.0]])
+    assert problem.gamma == 0
+    found = skews(PowerOfChoice(m=1, d=2), problem, [[1.0], [7.0]], refine=1)
+    assert found.ratio == 1
+    assert found.rho_bar > 1
+    with pytest.raises(ValueError, match="must be above 0 at every point"):
+        skews(PowerOfChoice(m=1, d=2), problem, [[3.0]])
+
+
 def test_monte_carlo_skews_agree_with_exact_ones():
     problem, _ = paper_quadratic()
     points = scattered(problem, 20, 100.0)

@@ -51,7 +51,9 @@ class Problem:
     @property
     def gamma(self) -> float:
         """The local-global objective gap F* - sum p_k F_k*: 0 where all clients agree."""
-        return float(max(0.0, self.share @ (self.values(self.optimum) - self.lowest)))
+        values = self.values(self.optimum)
+        gap = self.share @ (values - self.lowest)
+        return float(gap) if gap > 1e-12 * max(1.0, np.abs(values).max()) else 0.0
 
 
 def quadratic_problem(share: Any, h: Any, e: Any) -> Problem:

@@ -87,7 +87,8 @@ def skews(
     With ``pairs="all"`` each w is combined with each w', as the definition has it; with ``"same"`` w' = w, which is
     what training meets (w' is never more than tau steps away from w) and where rho_bar grows with d. From the
     ``refine`` best points a random search goes on in smaller and smaller steps. ``grid`` and ``scattered`` make points;
-    w* is always one of them, so that rho_bar is at most rho_tilde.
+    w* is always one of them, so that rho_bar is at most rho_tilde. Where all clients agree (gamma = 0) the skew at w*
+    is 0 / 0 and no bias can stay: rho_tilde is then rho_bar.
 
     >>> from fedpick import Rand
     >>> from fedpick.theory import quadratic_problem
@@ -96,7 +97,9 @@ def skews(
     """
     require("skews", "refine", refine, "at least 0", lambda x: x >= 0, whole=True)
     one_of("skews", "pairs", pairs, ("all", "same"))
-    points = np.concatenate([problem.optimum[None], _points("skews", "w", w, problem)])
+    points = _points("skews", "w", w, problem)
+    agree = problem.gamma == 0  # at w* all gaps are 0 then, and no bias can stay
+    points = points if agree else np.concatenate([problem.optimum[None], points])
     v, reach = points.shape[1], np.ptp(points, axis=0)
     gap_at_optimum = problem.values(problem.optimum[None]) - problem.lowest
 
@@ -107,8 +110,9 @@ def skews(
     weight, how = mean_weights(selector, problem, points, method, draws, seed)
     gap = problem.values(points) - problem.lowest
     whole = gap @ problem.share
+    require("skews", "F(w) - sum p_k F_k*", whole, "above 0 at every point", lambda x: x > 0)
     low = weight @ gap.T / whole[None, :] if pairs == "all" else ((weight * gap).sum(axis=1) / whole)[:, None]
-    high = (weight @ gap_at_optimum[0]) / (gap_at_optimum[0] @ problem.share)
+    high = low.min(axis=1) if agree else (weight @ gap_at_optimum[0]) / (gap_at_optimum[0] @ problem.share)
     rho_bar, rho_tilde, number = float(low.min()), float(high.max()), len(points)
     for rank in range(min(refine, len(points))):
         i, j = np.unravel_index(np.argsort(low, axis=None)[rank], low.shape)
@@ -118,10 +122,12 @@ def skews(
         else:
             value, tried = _search(lambda x: ratios(x, x), points[i], reach, seed)
         rho_bar, number = min(rho_bar, value), number + tried
+        if agree:
+            continue
         start = points[np.argsort(-high)[rank]]
         value, tried = _search(lambda x: -ratios(x, np.broadcast_to(problem.optimum, x.shape)), start, reach, seed)
         rho_tilde, number = max(rho_tilde, -value), number + tried
-    return Skews(rho_bar, rho_tilde, number, how)
+    return Skews(rho_bar, rho_bar if agree else rho_tilde, number, how)
 
 
 def mean_weights(
