@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Real
@@ -101,12 +102,12 @@ class Federation:
             order = np.argsort(client, kind="stable")
             x, y = x[order], y[order]
         return cls(
-            x=jnp.asarray(x),
+            x=jax.device_put(x),  # jnp.asarray would hold a second copy on the way
             y=jnp.asarray(y, jnp.int32),
             start=jnp.asarray(np.concatenate([[0], np.cumsum(count)[:-1]]), jnp.int32),
             count=jnp.asarray(count, jnp.int32),
             size=jnp.asarray(size.astype(np.float32)),
-            test_x=jnp.asarray(test_x),
+            test_x=jax.device_put(test_x),
             test_y=jnp.asarray(test_y, jnp.int32),
             classes=total,
             largest=int(count.max()),
