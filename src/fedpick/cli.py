@@ -80,22 +80,27 @@ def _theory(
         problem = _problem(named, K, seed)
     K = len(problem.share)
     seats = m if m is not None else max(K // 10, 1)
+    if seats > K:
+        raise ValueError(f"theory: -m must be at most K={K}, got {seats}")
     table = Table(title=f"{named.value}: K = {K}, m = {seats}")
     for name in ("strategy", "rho_bar", "rho_tilde / rho_bar", "bias term"):
-        table.add_column(name, justify="left" if name == "strategy" else "right")
+        table.add_column(name, justify="left" if name == "strategy" else "right", overflow="fold")
     where = scattered(problem, points, spread, seed)
     selectors: dict[str, Any] = {"rand": Rand(m=seats)}
     for number in sorted(d or {min(factor * seats, K) for factor in (2, 3, 5, 10)}):
         selectors[f"pow-d, d = {number}"] = PowerOfChoice(m=seats, d=number)
-    tried, how = 0, ""
+    tried, how = 0, set()
     for name, selector in selectors.items():
         with console.status(f"{name} ..."):
             found = skews(selector, problem, where, pairs=pairs.value, refine=refine)
-        bias = 8 * problem.L * problem.gamma / (3 * problem.mu) * (found.ratio - 1)
+        bias = 0.0 if found.ratio < 1 + 1e-9 else 8 * problem.L * problem.gamma / (3 * problem.mu) * (found.ratio - 1)
         table.add_row(name, f"{found.rho_bar:.3f}", f"{found.ratio:.3f}", f"{bias:.4g}")
-        tried, how = max(tried, found.points), found.method
+        tried = max(tried, found.points)
+        how.add(found.method)
     console.print(table)
-    console.print(f"Gamma = {problem.gamma:.4g}, mu = {problem.mu:.4g}, L = {problem.L:.4g}; skew by {how}.")
+    console.print(
+        f"Gamma = {problem.gamma:.4g}, mu = {problem.mu:.4g}, L = {problem.L:.4g}; skew by {', '.join(sorted(how))}."
+    )
     paired = "with w' = w" if pairs is Pairs.same else "each with each other"
     console.print(
         f"{tried} points w, {paired}. A search can miss: the true rho_bar is at most the one shown, the true "

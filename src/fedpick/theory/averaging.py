@@ -11,6 +11,7 @@ import numpy as np
 from fedpick.arguments import natural, require
 from fedpick.protocol import Clients, Report, round_keys, seat_key
 from fedpick.theory.problem import Problem
+from fedpick.theory.seats import known_law
 from fedpick.theory.skew import Skews, mean_weights
 
 Numbers = np.ndarray[Any, Any]
@@ -44,7 +45,8 @@ def averaged(
 ) -> Path:
     """Play federated averaging on the problem: ``step(t)`` is the step size of local iteration t.
 
-    Each gradient is that of F_k plus normal noise of variance sigma^2 in all.
+    Each gradient is that of F_k plus normal noise of variance sigma^2 in all. ``step`` takes an array of iterations.
+    The arithmetic is float32, as in the simulator.
 
     >>> from fedpick import Rand
     >>> from fedpick.theory import quadratic_problem
@@ -57,7 +59,12 @@ def averaged(
     natural("averaged", "rounds", rounds)
     natural("averaged", "runs", runs)
     require("averaged", "sigma", sigma, "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
-    sizes = np.asarray(step(np.arange(tau * rounds, dtype=float)), float).reshape(rounds, tau)
+    if not callable(step):
+        raise ValueError(f"averaged: step must be a function of the iterations t, got {step!r}")
+    t = np.arange(tau * rounds, dtype=float)
+    sizes = np.broadcast_to(np.asarray(step(t), float), t.shape).reshape(rounds, tau)
+    if np.shape(start) != problem.optimum.shape:
+        raise ValueError(f"averaged: start must have shape {problem.optimum.shape}, got shape {np.shape(start)}")
     first, seeds = jnp.asarray(start, jnp.float32), jnp.arange(seed, seed + runs, dtype=jnp.int32)
     share, eta = (jnp.asarray(x, jnp.float32) for x in (problem.share, sizes))
     data = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, problem.data)
@@ -79,12 +86,17 @@ def skews_along(selector: Any, problem: Problem, path: Path) -> Skews:
     >>> skews_along(Rand(m=1), problem, path).rho_bar
     1.0
     """
+    if known_law(selector, problem.share, "best") is None:
+        rule = "a strategy without memory whose law is known, such as rand and pow-d"
+        raise ValueError(f"skews_along: selector must be {rule}, got {selector!r}")
     runs, rounds, tau, v = path.between.shape
     weight, how = mean_weights(selector, problem, path.w[:, :-1].reshape(-1, v))
     gap = problem.values(path.between.reshape(-1, v)).reshape(runs * rounds, tau, -1) - problem.lowest
-    low = np.einsum("nk,ntk->nt", weight, gap) / (gap @ problem.share)
+    whole = gap @ problem.share
+    there = whole > 1e-9 * whole.max()  # where all clients agree and a run has arrived, the skew is 0 / 0
+    low = np.einsum("nk,ntk->nt", weight, gap)[there] / whole[there]
     at_optimum = problem.values(problem.optimum) - problem.lowest
-    high = weight @ at_optimum / (problem.share @ at_optimum) if problem.gamma > 0 else low
+    high = weight @ at_optimum / (problem.share @ at_optimum) if problem.gamma > 0 else low.min()[None]
     return Skews(float(low.min()), float(max(high.max(), low.min())), len(weight), how)
 
 

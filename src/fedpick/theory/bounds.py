@@ -96,7 +96,7 @@ def fixed_bound(constants: Constants, T: Any, eta: float) -> Bound:
     c, T = constants, _iterations(T)
     B = 1 + 3 * c.rho_bar / 8
     largest = min(1 / (2 * c.mu * B), 1 / (4 * c.L))
-    require("fixed_bound", "eta", eta, f"above 0 and at most {largest:.4g}", lambda x: (x > 0) & (x <= largest))
+    require("fixed_bound", "eta", eta, f"above 0 and at most {largest!r}", lambda x: (x > 0) & (x <= largest))
     noise = 32 * c.tau**2 * c.G**2 + c.sigma**2 / c.m + 6 * c.rho_bar * c.L * c.gamma
     floor = (eta * noise + 2 * c.gamma * (c.rho_tilde - c.rho_bar)) / (2 * B)
     return _bound(c.L / c.mu * (1 - eta * c.mu * B) ** T * (c.excess - floor), c.L / c.mu * floor)
@@ -120,6 +120,9 @@ def averaging_bound(constants: Constants, T: Any) -> Bound:
 
     The paper prints the last term with another rho_bar in its denominator. Its own derivation (beta = m / mu,
     B = 1/m + rho_bar/2, so that beta mu B - 1 = m rho_bar / 2) gives the one here.
+
+    The proof needs weights that sum to 1 in every round. The paper counts uniform sampling with q_k = p_k K / m in,
+    whose weights do not: with very unequal shares and m = 1 it can end above this bound.
 
     >>> averaging_bound(_EXAMPLE, 100).bias
     0.0

@@ -14,6 +14,7 @@ from fedpick.arguments import natural, require
 from fedpick.theory.seats import shares
 
 Numbers = np.ndarray[Any, Any]
+DENSE = 300  # dimensions, up to which a Hessian is small
 Losses = Callable[[Any], Any]
 Formula = Callable[[Any, Any], Any]
 
@@ -40,6 +41,9 @@ class Problem:
     def values(self, w: Any) -> Numbers:
         """F_k(w) of every client, in float64; w may be [v] or [n, v]."""
         points = np.asarray(w, np.float64)
+        v = len(self.optimum)
+        if points.ndim not in (1, 2) or points.shape[-1] != v:
+            raise ValueError(f"Problem: w must have shape ({v},) or (n, {v}), got shape {points.shape}")
         with jax.enable_x64(True):
             found = np.asarray(_values(self.formula, self.data, np.atleast_2d(points)))
         return found if points.ndim > 1 else found[0]
@@ -53,7 +57,7 @@ class Problem:
         """The local-global objective gap F* - sum p_k F_k*: 0 where all clients agree."""
         values = self.values(self.optimum)
         gap = self.share @ (values - self.lowest)
-        return float(gap) if gap > 1e-12 * max(1.0, np.abs(values).max()) else 0.0
+        return 0.0 if gap <= 1e-12 * max(1.0, np.abs(values).max()) else float(gap)
 
 
 def quadratic_problem(share: Any, h: Any, e: Any) -> Problem:
@@ -73,7 +77,11 @@ def quadratic_problem(share: Any, h: Any, e: Any) -> Problem:
     if H.shape not in ((K,), (K, v), (K, v, v)):
         shapes = f"({K},), ({K}, {v}) or ({K}, {v}, {v})"
         raise ValueError(f"quadratic_problem: h must have shape {shapes}, got shape {H.shape}")
+    require("quadratic_problem", "e", e, "finite", np.isfinite)
+    require("quadratic_problem", "h", H, "finite", np.isfinite)
     H = H if H.ndim == 3 else np.broadcast_to(H.reshape(K, -1, 1), (K, v, 1)) * np.eye(v)
+    if not np.allclose(H, H.transpose(0, 2, 1)):
+        raise ValueError("quadratic_problem: h must be symmetric for every client, got a matrix that is not")
     curvature = np.linalg.eigvalsh(H)
     require("quadratic_problem", "h", curvature, "positive definite for every client", lambda x: x > 0)
     center = np.linalg.solve(H, e[:, :, None])[:, :, 0]
@@ -101,11 +109,15 @@ def logistic_problem(x: Any, y: Any, client: Any, ridge: float, classes: int | N
     ((4,), True)
     """
     require("logistic_problem", "ridge", ridge, "finite and above 0", lambda value: (value > 0) & (value < np.inf))
-    x, y, client = np.asarray(x, float), np.asarray(y, int), np.asarray(client, int)
-    if x.ndim != 2 or y.shape != (len(x),) or client.shape != (len(x),):
+    x, y, client = np.asarray(x, float), np.asarray(y), np.asarray(client)
+    if x.ndim != 2 or x.size == 0 or y.shape != (len(x),) or client.shape != (len(x),):
         got = f"{x.shape}, {y.shape} and {client.shape}"
         raise ValueError(f"logistic_problem: x, y and client must have shapes (N, dim), (N,) and (N,), got {got}")
-    K, C = client.max() + 1, int(classes or y.max() + 1)
+    require("logistic_problem", "x", x, "finite and below 1e100", lambda x: np.abs(x) < 1e100)
+    require("logistic_problem", "client", client, "at least 0", lambda k: k >= 0, whole=True)
+    C = int(y.max()) + 1 if classes is None else natural("logistic_problem", "classes", classes)
+    require("logistic_problem", "y", y, f"at least 0 and below classes={C}", lambda y: (y >= 0) & (y < C), whole=True)
+    K = int(client.max()) + 1
     count = np.bincount(client, minlength=K)
     require("logistic_problem", "samples of each client", count, "at least 1", lambda n: n >= 1)
     onto = np.zeros((K, len(x)))
@@ -129,8 +141,8 @@ def minimised(
 ) -> Problem:
     """A problem from its convex losses alone: F and every F_k are minimised together, by L-BFGS in float64.
 
-    ``residual`` of the result is the largest gradient norm that was left. Without ``mu`` and ``L``, they are found by
-    power iteration at the optima (``curvature``), which bounds them where they are largest only there.
+    ``residual`` of the result is the largest gradient norm that was left; where it is not small, there is no minimum
+    and an error. Without ``mu`` and ``L``, they are those of the Hessians at the optima (``curvature``).
 
     >>> problem = minimised([0.5, 0.5], lambda w: jnp.stack([jnp.cosh(w[0] - 1), jnp.cosh(w[0] + 1)]), [0.3])
     >>> problem.optimum.round(6) + 0, problem.lowest, problem.residual < 1e-8
@@ -142,15 +154,26 @@ def minimised(
 def _minimised(
     share: Any, formula: Formula, data: Any, start: Any, mu: float | None, L: float | None, tolerance: float
 ) -> Problem:
-    p = shares("minimised", share)
+    p, start = shares("minimised", share), np.asarray(start, np.float64)
+    if start.ndim != 1:
+        raise ValueError(f"minimised: start must have shape (v,), got shape {start.shape}")
+    shape = jax.eval_shape(formula, data, start).shape
+    if shape != p.shape:
+        raise ValueError(f"minimised: losses must give one number for each of K={len(p)} clients, got shape {shape}")
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):  # L-BFGS mixes integers of 32 and 64 bits
         which = np.concatenate([p[None], np.eye(len(p))])
-        found, norms = _minima(formula, data, which, np.asarray(start, np.float64), tolerance)
+        found, norms = _minima(formula, data, which, start, tolerance)
         points, residual = np.asarray(found), float(np.asarray(norms).max())
         lowest = np.asarray(_values(formula, data, points))[1:].diagonal()
+        steepest = float(np.abs(np.asarray(jax.jacrev(formula, argnums=1)(data, jnp.asarray(start)))).max())
+    if not residual <= 1e-4 * max(1.0, steepest):
+        raise ValueError(
+            f"minimised: losses must have a minimum that L-BFGS finds, got a gradient of {residual:.3g} left"
+        )
     if mu is None or L is None:
         least, most = curvature(lambda w: formula(data, w), points)
         mu, L = least if mu is None else mu, most if L is None else L
+    require("minimised", "mu", mu, f"at least 0 and at most L={L:.6g}", lambda mu: (mu >= 0) & (mu <= L))
     return Problem(p, formula, data, points[0], lowest, mu, L, residual)
 
 
@@ -187,7 +210,10 @@ def _minima(formula: Formula, data: Any, which: Any, start: Any, tolerance: Any,
 
 
 def curvature(losses: Losses, points: Any, steps: int = 300) -> tuple[float, float]:
-    """The least and the greatest eigenvalue of any client's Hessian at these points [n, v], by power iteration.
+    """The least and the greatest eigenvalue of any client's Hessian at these points [n, v].
+
+    Up to 300 dimensions all eigenvalues are computed; beyond, power iteration takes ``steps`` steps, after which the
+    greatest may still be too small and the least too large where others are close to them.
 
     >>> least, most = curvature(lambda w: jnp.stack([jnp.sum(w**2), 3 * w[0] ** 2 + w[1] ** 2]), np.ones((1, 2)))
     >>> round(least, 6), round(most, 6)
@@ -216,6 +242,9 @@ def curvature(losses: Losses, points: Any, steps: int = 300) -> tuple[float, flo
             most = largest(times)
             return most - largest(lambda u: most * u - times(u)), most
 
+        if at.shape[1] <= DENSE:
+            every = jnp.linalg.eigvalsh(jax.lax.map(jax.hessian(losses), at))
+            return float(every.min()), float(every.max())
         each = jax.vmap(jax.vmap(extreme, (None, 0)), (0, None))
         least, most = jax.jit(each)(at, jnp.arange(K))
         return float(least.min()), float(most.max())

@@ -21,6 +21,7 @@ Numbers = np.ndarray[Any, Any]
 Method = Literal["best", "exact", "enumeration", "monte-carlo"]
 NODES, MOST_NODES = 48, 3072  # of the integral
 TOLERANCE = 1e-9
+SMALLEST = 1e-8  # share for which the integral is known to be right
 FEW = 20_000  # ordered candidate sets that are enumerated
 
 
@@ -47,9 +48,10 @@ def expected_seats(
     """E[sum of the weights of k's seats] for every client k, when their losses are these.
 
     ``"exact"`` knows the strategies that draw by share and look at no loss (rand, uniform with its q_k, full), and
-    those that seat the highest losses among d candidates drawn by share (pow-d). ``"enumeration"`` goes through all
-    candidate sets of a tiny federation. ``"monte-carlo"`` plays any strategy ``draws`` times, from ``state`` or its
-    first. ``"best"`` is exact where that is known.
+    those that seat the highest losses among d candidates drawn by share (pow-d), for shares of at least 1e-8.
+    ``"enumeration"`` goes through all candidate sets of a tiny federation. ``"monte-carlo"`` plays any strategy
+    ``draws`` times in float32, from ``state``, or as it is in its first round: a strategy that remembers (AFL, rpow-d)
+    does not look at the losses then. ``"best"`` is exact where that is known.
 
     >>> from fedpick import PowerOfChoice
     >>> expected_seats(PowerOfChoice(m=1, d=2), [0.5, 0.25, 0.25], [3.0, 2.0, 1.0]).weight.round(6)
@@ -59,8 +61,9 @@ def expected_seats(
     p = shares("expected_seats", share)
     F = np.asarray(losses, float)
     if F.shape != p.shape or np.isnan(F).any():
-        raise ValueError(f"expected_seats: losses must be {len(p)} numbers, one for each client, got {losses!r}")
-    law = known_law(selector, len(p)) if state is None else None
+        rule = f"must be {len(p)} numbers, one for each client, and not NaN"
+        raise ValueError(f"expected_seats: losses {rule}, got {losses!r}")
+    law = known_law(selector, p, method) if state is None else None
     if method == "monte-carlo" or (method == "best" and law is None):
         weight, error = played(selector, p, F[None], draws, seed, state=state)
         return Seats(weight[0], error[0], f"Monte-Carlo, {draws} draws")
@@ -78,9 +81,9 @@ def expected_seats(
 def shares(owner: str, share: Any) -> Numbers:
     """p_k, checked, as float64 that sums to 1."""
     p = np.asarray(share, float)
-    require(owner, "share", p, "finite and above 0 for every client", lambda x: (x > 0) & (x < np.inf))
-    if p.ndim != 1:
-        raise ValueError(f"{owner}: share must have shape (K,), got shape {p.shape}")
+    if p.ndim != 1 or len(p) == 0:
+        raise ValueError(f"{owner}: share must have shape (K,) with K at least 1, got shape {p.shape}")
+    require(owner, "share", p, "between 1e-30 and 1e30 for every client", lambda x: (x >= 1e-30) & (x <= 1e30))
     whole: Numbers = p / p.sum()
     return whole
 
@@ -101,19 +104,28 @@ def top_of_race(share: Numbers, losses: Numbers, m: int, d: int) -> tuple[Number
     return weight, error
 
 
-def known_law(selector: Any, K: int) -> tuple[int, int] | None:
+def known_law(selector: Any, share: Numbers, method: str) -> tuple[int, int] | None:
     """(m, d) of a strategy whose law is known, d = 0 for one that goes by share alone; None for the others."""
+    if isinstance(selector, type) or not hasattr(selector, "propose"):
+        raise ValueError(
+            f"expected_seats: selector must be a strategy, such as PowerOfChoice(m=3, d=6), got {selector!r}"
+        )
+    K = len(share)
     if getattr(selector, "unbiased", False):
         return selector.m or K, 0
     if selector.m is not None and selector.m > K:
         raise ValueError(f"expected_seats: m must be at most K={K}, got {selector.m}")
-    known_d = known(getattr(selector, "d", None))
     by_loss = getattr(selector, "candidates_by_share", False) and getattr(selector, "highest_loss_first", False)
-    if by_loss and selector.poll == "full" and known_d is not None and known_d.ndim == 0:
-        return selector.m, int(np.clip(known_d, selector.m, K))
-    if by_loss and selector.poll == "full" and known_d is not None:
-        raise ValueError(f"expected_seats: d must be a single number, got {selector.d!r}")
-    return None
+    d = known(getattr(selector, "d", None))
+    if not by_loss or selector.poll != "full" or d is None:
+        return None
+    require("expected_seats", "d", d, f"a single number and at most K={K}", lambda d: (d.ndim == 0) & (d <= K).all())
+    if share.min() < SMALLEST:
+        if method == "exact":
+            rule = f"at least {SMALLEST:g} of the whole for the exact method"
+            raise ValueError(f"expected_seats: share must be {rule}, got {share.min():.3g}")
+        return (selector.m, int(d)) if method == "enumeration" else None
+    return selector.m, int(d)
 
 
 def _all_are_candidates(losses: Numbers, m: int) -> Numbers:
@@ -132,7 +144,7 @@ def _converged(integral: Any) -> tuple[Numbers, Numbers]:
         finer = integral(nodes)
         moved = np.abs(finer - value)
         if moved.max() < TOLERANCE or nodes >= MOST_NODES:
-            return finer, moved + 1e-13
+            return finer, 10 * moved + 1e-12
         value = finer
 
 
@@ -200,33 +212,44 @@ def _tied_seats(share: Numbers, losses: Numbers, m: int, d: int, nodes: int) -> 
     stay = np.exp(-share[:, None] * t)
     rate = share[:, None] * stay
 
-    def counts(clients: Numbers) -> tuple[Numbers, Numbers]:
-        """P(n have arrived) for n < d, and the density in time of the n-th arrival, [nodes, d]."""
-        law, moving = np.zeros((nodes, d)), np.zeros((nodes, d))
-        law[:, 0] = 1
+    none = np.zeros((2, nodes, d))  # P(n have arrived) for n < d, and its derivative in time
+    none[0, :, 0] = 1
+
+    def counted(known: Numbers, clients: Numbers) -> Numbers:
+        """The same with these clients too."""
+        law, moving = known
         for k in clients:
             moving = _with(moving, stay[k])
             moving -= rate[k][:, None] * law
             moving[:, 1:] += rate[k][:, None] * law[:, :-1]
             law = _with(law, stay[k])
-        density = np.zeros_like(law)
-        density[:, 1:] = -np.cumsum(moving, axis=1)[:, :-1]
-        return law, density
+        return np.stack([law, moving])
 
-    chance = np.zeros(K)
-    for k in range(K):
-        others = np.arange(K) != k
-        groups = [counts(np.flatnonzero(where & others)) for where in (losses > losses[k], losses == losses[k])]
-        (higher, to_higher), (equal, to_equal) = groups
-        lower, to_lower = counts(np.flatnonzero(losses < losses[k]))
-        for a, b in itertools.product(range(min(m, d)), range(d)):
-            c = d - 1 - a - b
-            if c < 0:
-                continue
-            alone = higher[:, a] * equal[:, b] * lower[:, c]
-            last = to_higher[:, a] * equal[:, b] * lower[:, c] + higher[:, a] * to_equal[:, b] * lower[:, c]
-            last += higher[:, a] * equal[:, b] * to_lower[:, c]
-            chance[k] += min(1, (m - a) / (b + 1)) * (dt @ (rate[k] * alone + (1 - stay[k]) * last))
+    def arrivals(known: Numbers) -> tuple[Numbers, Numbers]:
+        """P(n have arrived), and the density in time of the n-th arrival, [nodes, d]."""
+        density = np.zeros((nodes, d))
+        density[:, 1:] = -np.cumsum(known[1], axis=1)[:, :-1]
+        return known[0], density
+
+    # Groups of equal loss from the highest down: who is higher and who is lower is the same for all of a group.
+    groups = [np.flatnonzero(losses == value) for value in np.unique(losses)[::-1]]
+    lowers = list(itertools.accumulate(reversed(groups), lambda known, group: counted(known, group), initial=none))[
+        ::-1
+    ]
+    chance, above = np.zeros(K), none
+    for group, below in zip(groups, lowers[1:], strict=True):
+        (higher, to_higher), (lower, to_lower) = arrivals(above), arrivals(below)
+        for k in group:
+            equal, to_equal = arrivals(counted(none, group[group != k]))
+            for a, b in itertools.product(range(min(m, d)), range(min(d, len(group)))):
+                c = d - 1 - a - b
+                if c < 0:
+                    continue
+                last = to_higher[:, a] * equal[:, b] * lower[:, c] + higher[:, a] * to_equal[:, b] * lower[:, c]
+                last += higher[:, a] * equal[:, b] * to_lower[:, c]
+                first = rate[k] * higher[:, a] * equal[:, b] * lower[:, c]
+                chance[k] += min(1, (m - a) / (b + 1)) * (dt @ (first + (1 - stay[k]) * last))
+        above = counted(above, group)
     return chance / m
 
 
@@ -237,7 +260,8 @@ def _enumerated(share: Numbers, losses: Numbers, m: int, d: int) -> Numbers:
     require("expected_seats", "ordered candidate sets", number, f"at most {FEW} to be enumerated", lambda x: x <= FEW)
     weight = np.zeros(K)
     for drawn in itertools.permutations(range(K), d):
-        left = 1 - np.concatenate([[0.0], np.cumsum(share[list(drawn)])[:-1]])
+        rest = np.delete(share, drawn).sum()
+        left = rest + np.cumsum(share[list(drawn)][::-1])[::-1]  # of the shares before each draw
         chance = np.prod(share[list(drawn)] / left)
         found = np.zeros(K)
         found[list(drawn)] = _all_are_candidates(losses[list(drawn)][None], m)[0]
@@ -266,13 +290,14 @@ def _play(selector: Any, share: Any, losses: Any, values: Any, state: Any, seed:
     """By loss vector: the mean weight of each client, and the variance over the draws of each value's sum."""
     at_once = max(1, min(draws, 500_000 // share.shape[0]))
     number = -(-draws // at_once)
+    middle = (values @ share)[None, :]  # or the difference of two large sums would be their rounding
 
     def at(F: Any) -> Any:
         def block(total: Any, first: Any) -> Any:
             t = first + jnp.arange(at_once, dtype=jnp.int32)
             drawn = jax.vmap(lambda t: _weights_of_a_draw(selector, share, F, state, seed, t))(t)
             drawn = jnp.where((t < draws)[:, None], drawn, jnp.float32(0))
-            sums = drawn @ values.T
+            sums = jnp.where((t < draws)[:, None], drawn @ values.T - middle, jnp.float32(0))
             return (total[0] + drawn.sum(axis=0), total[1] + sums.sum(axis=0), total[2] + (sums**2).sum(axis=0)), None
 
         zeros = jnp.zeros(values.shape[0], jnp.float32)

@@ -33,7 +33,7 @@ def skew(
     draws: int = 10_000,
     seed: int = 0,
 ) -> Skew:
-    """rho(S(selector, w), at), where ``at`` is w unless given.
+    """rho(S(selector, w), at), where ``at`` is w unless given; of a strategy that remembers, in its first round.
 
     >>> from fedpick import PowerOfChoice, Rand
     >>> from fedpick.theory import quadratic_problem
@@ -136,7 +136,7 @@ def mean_weights(
     """The mean weight of each client at each of the points, [n, K], and how it was found."""
     points = _points("mean_weights", "w", w, problem)
     losses = problem.values(points)
-    law = known_law(selector, len(problem.share))
+    law = known_law(selector, problem.share, method)
     if method in ("best", "exact") and law is not None and law[1] > 0:
         return top_of_race(problem.share, losses, *law)[0], "order statistics"
     if method in ("best", "exact") and law is not None:
@@ -155,6 +155,7 @@ def grid(low: float, high: float, per_axis: int, v: int) -> Numbers:
     """
     natural("grid", "per_axis", per_axis)
     natural("grid", "v", v)
+    require("grid", "v", v, "at most 20", lambda n: n <= 20)
     require("grid", "points", float(per_axis) ** v, "at most a million", lambda n: n <= 1e6)
     axes = np.meshgrid(*[np.linspace(low, high, per_axis)] * v, indexing="ij")
     return np.stack(axes, axis=-1).reshape(-1, v)
@@ -168,7 +169,8 @@ def scattered(problem: Problem, number: int, spread: float, seed: int = 0) -> Nu
     (7, 1)
     """
     natural("scattered", "number", number)
-    require("scattered", "spread", spread, "above 0", lambda x: x > 0)
+    require("scattered", "spread", spread, "above 0 and at most 1e100", lambda x: (x > 0) & (x <= 1e100))
+    require("scattered", "seed", seed, "at least 0", lambda x: x >= 0, whole=True)
     rng = np.random.default_rng(seed)
     direction = rng.normal(size=(number, len(problem.optimum)))
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
@@ -215,4 +217,5 @@ def _points(owner: str, name: str, w: Any, problem: Problem) -> Numbers:
     v = len(problem.optimum)
     if points.ndim != 2 or points.shape[1] != v or len(points) == 0:
         raise ValueError(f"{owner}: {name} must have shape (n, v) with v = {v}, got shape {points.shape}")
+    require(owner, name, points, "between -1e100 and 1e100", lambda x: np.abs(x) <= 1e100)
     return points
