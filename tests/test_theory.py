@@ -38,7 +38,8 @@ from fedpick.theory import (
     two_client_gap,
     two_clients,
 )
-from fedpick.theory.seats import played, top_of_race
+from fedpick.theory.race import top_of_race
+from fedpick.theory.seats import played
 
 
 def random_quadratic(seed, K=6, v=3, spread=3.0):
@@ -266,6 +267,13 @@ def test_the_constants_of_the_logistic_problem_hold_everywhere_looked_at():
     values = problem.values(scattered(problem, 50, 5.0))
     assert (values >= problem.lowest - 1e-12).all()
     assert (values @ problem.share >= problem.share @ problem.values(problem.optimum) - 1e-12).all()
+
+
+def test_beyond_small_dimensions_the_curvature_is_found_by_power_iteration():
+    h = np.concatenate([[1.0], np.linspace(3, 4, 300), [6.0]])
+    least, most = curvature(lambda w: jnp.stack([jnp.sum(h * w**2) / 2, jnp.sum(w**2)]), np.zeros((1, 302)))
+    assert least == pytest.approx(1.0, rel=1e-4)
+    assert most == pytest.approx(6.0, rel=1e-4)
 
 
 def test_noise_is_that_of_mini_batches_drawn():

@@ -11,7 +11,8 @@ import numpy as np
 
 from fedpick.arguments import natural, one_of, require
 from fedpick.theory.problem import Problem
-from fedpick.theory.seats import Method, expected_seats, known_law, played, top_of_race
+from fedpick.theory.race import top_of_race
+from fedpick.theory.seats import Method, expected_seats, known_law, played
 
 Numbers = np.ndarray[Any, Any]
 
