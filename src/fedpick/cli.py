@@ -99,7 +99,7 @@ def _theory(
         how.add(found.method)
     console.print(table)
     console.print(
-        f"Gamma = {problem.gamma:.4g}, mu = {problem.mu:.4g}, L = {problem.L:.4g}; skew by {', '.join(sorted(how))}."
+        f"Gamma = {problem.gamma:.4g}, mu = {problem.mu:.4g}, L = {problem.L:.4g}; selected: {', '.join(sorted(how))}."
     )
     paired = "with w' = w" if pairs is Pairs.same else "each with each other"
     console.print(
