@@ -54,19 +54,26 @@ def expected_seats(
     if F.shape != p.shape or np.isnan(F).any():
         rule = f"must be {len(p)} numbers, one for each client, and not NaN"
         raise ValueError(f"expected_seats: losses {rule}, got {losses!r}")
+    weight, error, how = weights_at(selector, p, F[None], method, draws, seed, state)
+    return Seats(weight[0], error[0], how)
+
+
+def weights_at(
+    selector: Any, p: Numbers, losses: Numbers, method: Method, draws: int, seed: int, state: Any = None
+) -> tuple[Numbers, Numbers, str]:
+    """Mean weights and errors at many loss vectors [n, K], and how they were found."""
     law = known_law(selector, p, method) if state is None else None
     if method == "monte-carlo" or (method == "best" and law is None):
-        weight, error = played(selector, p, F[None], draws, seed, state=state)
-        return Seats(weight[0], error[0], f"Monte-Carlo, {draws} draws")
+        return *played(selector, p, losses, draws, seed, state=state), f"Monte-Carlo, {draws} draws"
     if law is None:
         raise ValueError(f"expected_seats: selector must have a known law for method {method!r}, got {selector!r}")
     m, d = law
     if d == 0:
-        return Seats(p, np.zeros_like(p), "by share")
+        return np.broadcast_to(p, losses.shape), np.zeros(losses.shape), "by share"
     if method == "enumeration":
-        return Seats(every_draw(p, F, m, d), np.full(len(p), 1e-12), "enumeration")
-    weight, error = top_of_race(p, F[None], m, d)
-    return Seats(weight[0], error[0], "order statistics")
+        every = np.stack([every_draw(p, one, m, d) for one in losses])
+        return every, np.full(losses.shape, 1e-12), "enumeration"
+    return *top_of_race(p, losses, m, d), "order statistics"
 
 
 def shares(owner: str, share: Any) -> Numbers:

@@ -11,8 +11,7 @@ import numpy as np
 
 from fedpick.arguments import natural, one_of, require
 from fedpick.theory.problem import Problem
-from fedpick.theory.race import top_of_race
-from fedpick.theory.seats import Method, expected_seats, known_law, played
+from fedpick.theory.seats import Method, expected_seats, played, weights_at
 
 Numbers = np.ndarray[Any, Any]
 
@@ -136,16 +135,8 @@ def mean_weights(
 ) -> tuple[Numbers, str]:
     """The mean weight of each client at each of the points, [n, K], and how it was found."""
     points = _points("mean_weights", "w", w, problem)
-    losses = problem.values(points)
-    law = known_law(selector, problem.share, method)
-    if method in ("best", "exact") and law is not None and law[1] > 0:
-        return top_of_race(problem.share, losses, *law)[0], "order statistics"
-    if method in ("best", "exact") and law is not None:
-        return np.broadcast_to(problem.share, losses.shape), "by share"
-    if method in ("best", "monte-carlo"):
-        return played(selector, problem.share, losses, draws, seed)[0], f"Monte-Carlo, {draws} draws"
-    each = [expected_seats(selector, problem.share, one, method) for one in losses]
-    return np.stack([seats.weight for seats in each]), each[0].method
+    weight, _, how = weights_at(selector, problem.share, problem.values(points), method, draws, seed)
+    return weight, how
 
 
 def grid(low: float, high: float, per_axis: int, v: int) -> Numbers:
