@@ -19,9 +19,9 @@ MAY_IMPORT = {
     "theory": {"protocol", "arguments"},
     "sim": {"protocol", "arguments", "sampling"},
     "experiment": {"protocol", "arguments", "sim", "selectors", "theory"},
-    "store": {"experiment"},
-    "paper": {"experiment", "store"},
-    "report": {"experiment", "store"},
+    "store": {"experiment", "sim"},
+    "paper": {"experiment", "store", "report", "theory", "sim", "selectors", "protocol"},
+    "report": set(),
     "flower": {"protocol", "arguments"},
     "cli": {"selectors", "sim", "theory", "experiment", "store", "paper", "report", "flower"},
 }

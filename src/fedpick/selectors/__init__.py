@@ -101,6 +101,27 @@ _KINDS: dict[str, type[Any]] = {
 }
 
 
+def short_name(selector: Any) -> str:
+    """A strategy in a few words: its short name and its parameters, less those that are as usual.
+
+    >>> short_name(strategy("rpow-d", m=3, d=50))
+    'rpow-d, m = 3, d = 50'
+    """
+    plain = to_dict(selector)
+    kind = plain.pop("kind")
+    if kind == "PowerOfChoice":
+        name = {"full": "pow-d", "batch": "cpow-d", "stale": "rpow-d"}[plain.pop("loss")]
+        if isinstance(plain["d"], dict):
+            name, plain = f"ada{name}", {**plain, "rounds": plain.pop("d")["rounds"]}
+    elif kind == "Rand":
+        name = "rand" if plain.pop("replace") else "rand-distinct"
+    else:
+        name = kind.lower()
+    usual = {field.name: field.default for field in dataclasses.fields(selector)}
+    given = [f"{key} = {value}" for key, value in plain.items() if getattr(selector, key, value) != usual.get(key)]
+    return ", ".join([name, *given])
+
+
 def to_dict(selector: Any) -> dict[str, Any]:
     """A strategy as plain data for JSON or TOML; ``from_dict`` turns it back.
 
@@ -167,6 +188,7 @@ __all__ = [
     "Shrinking",
     "Uniform",
     "from_dict",
+    "short_name",
     "strategy",
     "to_dict",
 ]

@@ -1,13 +1,11 @@
-"""The command line: ``fedpick theory`` prints the trade-off between speed and bias for a named problem."""
+"""``fedpick theory``: the trade-off between speed and bias for a named problem."""
 
 import enum
 from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(
-    add_completion=True, no_args_is_help=True, pretty_exceptions_enable=False, help="Which clients train, and why."
-)
+from fedpick.cli.manners import Debug, tidy
 
 
 class Named(enum.StrEnum):
@@ -25,12 +23,6 @@ class Pairs(enum.StrEnum):
     all = "all"
 
 
-@app.callback()
-def _fedpick() -> None:
-    """Which clients train, and why."""
-
-
-@app.command()
 def theory(
     problem: Annotated[Named, typer.Argument(help="The paper's quadratic, a ridge regression, or Figure 1.")],
     K: Annotated[int, typer.Option("--clients", "-K", min=2, help="Clients (two-clients has two).")] = 30,
@@ -43,19 +35,14 @@ def theory(
     spread: Annotated[float, typer.Option(help="How far from the optimum, at most.")] = 150.0,
     refine: Annotated[int, typer.Option(min=0, help="From how many of the best points to search on.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of the problem and the points.")] = 0,
-    debug: Annotated[bool, typer.Option(help="Show where an error came from.")] = False,
+    debug: Debug = False,
 ) -> None:
     """The trade-off: how fast a strategy may be (rho_bar), and what bias may stay (rho_tilde / rho_bar).
 
     Example: fedpick theory quadratic -d 6 -d 9 -d 15 -d 30
     """
-    try:
+    with tidy(debug):
         _theory(problem, K, m, d, pairs, points, spread, refine, seed)
-    except ValueError as error:
-        if debug:
-            raise
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
 
 
 def _theory(
@@ -125,8 +112,3 @@ def _problem(named: Named, K: int, seed: int) -> Any:
     x = rng.normal(size=(len(client), 4)) + rng.normal(size=(K, 4))[client]
     y = np.argmax(x @ rng.normal(size=(4, 3)) + 2 * rng.normal(size=(K, 3))[client], axis=1)
     return logistic_problem(x, y, client, ridge=0.1)
-
-
-def main() -> None:
-    """Run the command line."""
-    app()

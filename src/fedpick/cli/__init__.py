@@ -1,0 +1,16 @@
+"""The command line: what it can do, each command in a file of its own."""
+
+import typer
+
+from fedpick.cli.paper import paper
+from fedpick.cli.run import run
+from fedpick.cli.theory import theory
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help="Which clients train, and why.")
+for command in (run, paper, theory):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

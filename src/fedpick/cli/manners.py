@@ -1,0 +1,86 @@
+"""How every command behaves: errors are one sentence, Ctrl-C says what was kept, long work shows how far it is."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+@contextlib.contextmanager
+def tidy(debug: bool, kept: str = "") -> Iterator[None]:
+    """Errors that a user can mend as their sentence, with exit code 1; ``kept`` is what to say after Ctrl-C."""
+    try:
+        yield
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        if debug:
+            raise
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; {kept}" if kept else "stopped", err=True)
+        raise typer.Exit(1) from None
+
+
+class Whole:
+    """A bar over everything that is to be done, in seconds of work as they were estimated; plain lines on no "
+    "terminal."""
+
+    def __init__(self, total: float, quiet: bool = False) -> None:
+        self.total, self.quiet, self.terminal = max(total, 1e-9), quiet or total <= 0, sys.stderr.isatty()
+        self.done = self.under_way = 0.0
+        self.began = self.printed = time.monotonic()
+        self.bar: Any = None
+
+    def __enter__(self) -> "Whole":
+        if self.terminal and not self.quiet:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+            text = TextColumn("{task.description}")
+            columns = (text, BarColumn(), TaskProgressColumn(), TimeRemainingColumn(elapsed_when_finished=True))
+            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.task = self.bar.add_task("", total=self.total)
+            self.bar.start()
+        return self
+
+    def at(self, text: str, work: float, part: float) -> None:
+        """This part of a piece of so much work is done."""
+        self.under_way = work * part
+        share = min(1.0, (self.done + self.under_way) / self.total)
+        if part >= 1:
+            self.done, self.under_way = self.done + work, 0.0
+        now = time.monotonic()
+        if self.bar is not None:
+            self.bar.update(self.task, completed=share * self.total, description=text)
+        elif not self.quiet and now - self.printed > 10:
+            self.printed = now
+            left = (now - self.began) * (1 - share) / share if share > 0 else 0.0
+            print(f"{share:4.0%}, about {duration(left)} left: {text}", file=sys.stderr, flush=True)
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        if self.bar is not None:
+            self.bar.console.print(text, highlight=False)
+        elif not self.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(50), duration(400), duration(9000)
+    ('50 s', '7 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

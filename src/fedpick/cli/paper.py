@@ -1,0 +1,129 @@
+"""``fedpick paper``: every figure and table of the paper, ours beside theirs, with a verdict."""
+
+import os
+import shlex
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedpick.cli.manners import Debug, Quiet, Whole, duration, tidy
+
+
+def paper(
+    items: Annotated[list[str] | None, typer.Argument(help="Names of figures and tables; --list shows them.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Show the items and what is left to run, and end.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version, labelled as such, in minutes.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of partitions and draws of problems.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs and of what is written.")] = Path(
+        "paper"
+    ),
+    docs: Annotated[Path | None, typer.Option(help="Write reproduction.md and img/paper-*.svg there, too.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with Fashion-MNIST; else FEDPICK_DATA, or a download.")
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Reproduce the paper: ours beside the published numbers, with a verdict for every claim.
+
+    What is done is kept in the output folder, and goes on there after an interruption.
+
+    Examples: fedpick paper --all --quick; fedpick paper table1 fig3; fedpick paper --list
+    """
+    kept = f"what is done is kept in {output}; the same command goes on from there"
+    with tidy(debug, kept):
+        if data is not None:
+            os.environ["FEDPICK_DATA"] = str(data)
+        _paper(items or [], every, listed, quick, seeds, output, docs, quiet)
+
+
+def _paper(
+    names: list[str],
+    every: bool,
+    listed: bool,
+    quick: bool,
+    seeds: int | None,
+    output: Path,
+    docs: Path | None,
+    quiet: bool,
+) -> None:
+    from fedpick.paper import FULL, ITEMS, QUICK, chosen, reproduce
+    from fedpick.store import Store, missing
+
+    size = QUICK if quick else FULL
+    if seeds is not None:
+        size = size._replace(seeds=seeds, draws=seeds)
+    items = chosen(ITEMS if every or listed else names)
+    if not items:
+        raise ValueError(f"paper: name an item ({', '.join(ITEMS)}), or say --all or --list")
+    if listed:
+        _show(items, size, output)
+        return
+    store = Store(output)
+    for stranger in store.strangers():
+        typer.echo(f"paper: {stranger} is not of fedpick's; it is left alone", err=True)
+    needed = [experiment for item in items for experiment in item.experiments(size).values()]
+    batches = missing(needed, store)
+    work, runs = sum(batch.seconds for batch in batches), sum(len(batch.runs) for batch in batches)
+    if runs and not quiet:
+        typer.echo(f"{runs} runs are to be done, about {duration(work)} on two cores", err=True)
+    # Part of the paper's setting, and not worth a warning each time.
+    warnings.filterwarnings("ignore", message="simulate: (b=|fewer clients)")
+    with Whole(work, quiet) as whole:
+
+        def watch(item: Any, batch: Any, so_far: Any) -> None:
+            whole.at(f"{item.source}", batch.seconds, so_far.rounds / batch.points[0].rounds)
+
+        def ended(done: Any) -> None:
+            verdict = "left out" if done.outcome is None else done.outcome.verdict
+            whole.note(f"{done.item.source}, {done.item.title}: {verdict}")
+
+        found = reproduce(items, size, store, watch, ended)
+    _write(found, size, store, output, docs)
+
+
+def _write(found: Any, size: Any, store: Any, output: Path, docs: Path | None) -> None:
+    from fedpick.paper.writing import write, write_docs
+
+    command = shlex.join(["fedpick", *_without(sys.argv[1:], ("--docs", "--output", "-o", "--data"))])
+    pages = write(found, size, store, command, output)
+    if docs is not None:
+        write_docs(found, size, store, command, docs)
+    for each in found:
+        if each.outcome is None:
+            typer.echo(f"left out: {each.item.source} ({each.left_out})", err=True)
+    typer.echo(str(pages[0]))
+
+
+def _without(arguments: list[str], options: tuple[str, ...]) -> list[str]:
+    """The arguments less where things lie on this machine."""
+    kept, skip = [], False
+    for argument in arguments:
+        if skip or argument.split("=")[0] in options:
+            skip = not skip and "=" not in argument
+            continue
+        kept.append(argument)
+    return kept
+
+
+def _show(items: Any, size: Any, output: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedpick.store import Store, missing
+
+    table = Table(title=f"The paper, {size.name} version")
+    for name in ("name", "in the paper", "what", "runs", "left to run"):
+        table.add_column(name)
+    for item in items:
+        experiments = item.experiments(size).values()
+        runs = sum(len(experiment.seeds) for experiment in experiments)
+        left = missing(experiments, Store(output)) if output.is_dir() else missing(experiments, None)
+        number, work = sum(len(batch.runs) for batch in left), sum(batch.seconds for batch in left)
+        rest = f"{number}, about {duration(work)}" if number else "-"
+        table.add_row(item.name, item.source, item.title, str(runs), rest)
+    Console().print(table)

@@ -1,0 +1,107 @@
+"""``fedpick run``: an experiment from a TOML file, kept, and never run twice."""
+
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedpick.cli.manners import Debug, Quiet, Whole, duration, tidy
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="A TOML file that describes the experiment, or several.")],
+    settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="Such as selector.d=12.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder in which the runs are kept.")] = Path("runs"),
+    csv: Annotated[Path | None, typer.Option(help="Write the metrics of all runs by round there, too.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Log to TensorBoard in this folder, as it goes.")] = None,
+    mlflow: Annotated[str | None, typer.Option(help="Log to this MLflow tracking URI, as it goes.")] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Run the experiments of a file, and show where they end.
+
+    A run that is in the output folder is not run again, and one that was interrupted goes on.
+
+    Examples: fedpick run experiment.toml; fedpick run experiment.toml --set selector.d=12 --set seeds=20
+    """
+    with tidy(debug, f"what is done is kept in {output}; the same command goes on from there"):
+        _run(file, settings or [], output, csv, tensorboard, mlflow, quiet)
+
+
+def _run(
+    file: Path,
+    settings: list[str],
+    output: Path,
+    csv: Path | None,
+    tensorboard: Path | None,
+    mlflow: str | None,
+    quiet: bool,
+) -> None:
+    from fedpick.experiment import differences, read
+    from fedpick.sim import MLflow, TensorBoard
+    from fedpick.store import Store, joined, missing
+    from fedpick.store import run as run_all
+
+    experiments = read(file, settings)
+    for experiment in experiments:  # a mistake is an error now, and not after an hour
+        experiment.built(experiment.drawn(experiment.seeds[0]).federation())
+    left = missing(experiments, Store(output))
+    work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
+    if number and not quiet:
+        typer.echo(f"{number} runs are to be done, about {duration(work)} on two cores", err=True)
+    with contextlib.ExitStack() as stack:
+        whole = stack.enter_context(Whole(work, quiet))
+        logs: list[Any] = [stack.enter_context(TensorBoard(tensorboard))] if tensorboard else []
+        logs += [stack.enter_context(MLflow(tracking_uri=mlflow))] if mlflow else []
+
+        labels = {
+            experiment.identity(seed): {"seed": seed, **label}
+            for experiment, label in zip(experiments, differences(experiments), strict=True)
+            for seed in experiment.seeds
+        }
+
+        def watch(batch: Any, so_far: Any) -> None:
+            loss = float(so_far.metric("loss")[:, -1].mean())
+            whole.at(f"loss {loss:.4g}", batch.seconds, so_far.rounds / batch.points[0].rounds)
+            for log in logs:
+                log(dataclasses.replace(so_far, runs=[labels[each.identity] for each in batch.runs]))
+
+        found = run_all(experiments, output, watch)
+    if csv is not None:
+        joined(found).to_csv(csv)
+    _show(experiments, found, [*differences(experiments)])
+
+
+def _show(experiments: Any, found: Any, labels: list[dict[str, Any]]) -> None:
+    import numpy as np
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedpick.sim import confidence
+
+    target = experiments[0].metrics
+    table = Table()
+    table.add_column("experiment", min_width=24, overflow="fold")
+    for name in ("seeds", "loss", "accuracy, %", "worst loss", "MB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if target.target is not None:
+        table.add_column(f"to {target.value:g} [95 %]", justify="right", no_wrap=True)
+    for experiment, result, label in zip(experiments, found, labels, strict=True):
+        words = [value if path == "selector" else f"{path} = {value}" for path, value in label.items()]
+        name = ", ".join(words) or experiment.name or "the experiment"
+        sent = (result.costs["bytes_down"] + result.costs["bytes_up"]).sum(axis=1) / 1e6
+        ends = {metric: result.metric(metric)[:, -1] for metric in ("loss", "test_accuracy", "worst_loss")}
+        cells = [
+            str(len(result.runs)),
+            f"{ends['loss'].mean():.4g}",
+            f"{100 * ends['test_accuracy'].mean():.1f} ± {100 * ends['test_accuracy'].std():.1f}",
+            f"{ends['worst_loss'].mean():.4g}",
+            f"{np.mean(sent):.4g}",
+        ]
+        if target.target is not None:
+            middle, low, high = confidence(result.rounds_to(target.target, target.value))
+            cells.append(f"{middle:.0f} [{low:.0f}, {high:.0f}]")
+        table.add_row(name, *cells)
+    Console().print(table)

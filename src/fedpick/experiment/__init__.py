@@ -1,0 +1,31 @@
+"""Experiments as data: described in TOML, run resumably, the same one never twice."""
+
+from fedpick.experiment.data import Arrays, Digits, FashionMNIST, Quadratic, Synthetic
+from fedpick.experiment.description import Experiment
+from fedpick.experiment.parts import MLP, LocalPart, Logistic, Metrics, QuadraticModel, ServerPart
+from fedpick.experiment.reading import from_dict, override, read, to_dict
+from fedpick.experiment.running import Batch, Run, batches, differences, play
+
+__all__ = [
+    "MLP",
+    "Arrays",
+    "Batch",
+    "Digits",
+    "Experiment",
+    "FashionMNIST",
+    "LocalPart",
+    "Logistic",
+    "Metrics",
+    "Quadratic",
+    "QuadraticModel",
+    "Run",
+    "ServerPart",
+    "Synthetic",
+    "batches",
+    "differences",
+    "from_dict",
+    "override",
+    "play",
+    "read",
+    "to_dict",
+]

@@ -1,0 +1,171 @@
+"""What is learnt: the data of an experiment as plain settings, and the federation that they describe."""
+
+import functools
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpick.arguments import require
+from fedpick.sim import IID, Dirichlet, Federation, PowerLaw, Shards, datasets, pixels
+from fedpick.sim.federation import as_float
+
+Partition = IID | Dirichlet | Shards | PowerLaw
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Synthetic(alpha, beta), drawn by ``seed``.
+
+    >>> Synthetic(K=5).federation(None).num_clients
+    5
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    K: int = 30
+    dim: int = 60
+    classes: int = 10
+    seed: int = 0
+
+    def federation(self, partition: Partition | None) -> Federation:
+        """The clients and their data."""
+        _no_partition("synthetic", partition)
+        return datasets.synthetic(self.alpha, self.beta, self.K, self.dim, self.classes, self.seed)
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """The paper's quadratic problem, drawn by ``seed``.
+
+    >>> Quadratic(K=3).federation(None).num_clients
+    3
+    """
+
+    K: int = 30
+    v: int = 5
+    seed: int = 0
+
+    def federation(self, partition: Partition | None) -> Federation:
+        """The clients and their data."""
+        _no_partition("quadratic", partition)
+        return datasets.quadratic(self.K, self.v, self.seed)
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Handwritten digits, split into training and test set by ``seed`` and dealt out by the partition.
+
+    >>> Digits(seed=1)
+    Digits(seed=1)
+    """
+
+    seed: int = 0
+
+    def federation(self, partition: Partition | None) -> Federation:
+        """The clients and their data."""
+        return datasets.digits(partition or Dirichlet(K=30, alpha=0.3), self.seed)
+
+
+@dataclass(frozen=True)
+class FashionMNIST:
+    """Fashion-MNIST, dealt out by the partition; found as ``fedpick.sim.fashion_mnist`` finds it.
+
+    >>> FashionMNIST()
+    FashionMNIST()
+    """
+
+    def federation(self, partition: Partition | None) -> Federation:
+        """The clients and their data."""
+        return _fashion_mnist(partition or Dirichlet(K=100, alpha=0.3))
+
+
+@functools.lru_cache(maxsize=2)  # several experiments in a row deal out the same
+def _fashion_mnist(partition: Any) -> Federation:
+    return datasets.fashion_mnist(partition)
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Your own data: an ``.npz`` with x, y and client (a row per sample), and test_x, test_y where there is a test set.
+
+    Without test_x, ``test_share`` of every client's samples, drawn by ``seed``, becomes the test set. Without client,
+    the partition deals the samples out. Clients may have any names. Bytes are taken for pixels.
+
+    >>> Arrays("mine.npz").test_share
+    0.1
+    """
+
+    path: str
+    test_share: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require("arrays", "test_share", self.test_share, "at least 0 and below 1", lambda x: (x >= 0) & (x < 1))
+
+    @property
+    def sha256(self) -> str:
+        """What the file holds, as a sum: another file of this name is another experiment."""
+        return hashlib.sha256(self._file().read_bytes()).hexdigest()
+
+    def federation(self, partition: Partition | None) -> Federation:
+        """The clients and their data."""
+        arrays = self._load()
+        x, y = arrays["x"], arrays["y"]
+        if ("client" in arrays) == (partition is not None):
+            found = "has clients, so partition must be left out" if partition else "has no client, so give a partition"
+            raise ValueError(f"arrays: {self.path!r} {found}")
+        if partition is not None:
+            client = partition(y)
+        else:
+            if arrays["client"].shape != y.shape:
+                rule = f"must have one entry per sample ({len(y)})"
+                raise ValueError(f"arrays: client in {self.path!r} {rule}, got shape {arrays['client'].shape}")
+            client = np.unique(arrays["client"], return_inverse=True)[1]
+        test = (arrays["test_x"], arrays["test_y"]) if "test_x" in arrays else None
+        if test is None and self.test_share:
+            held_out = self._held_out(client)
+            test = (x[held_out], y[held_out])
+            x, y, client = x[~held_out], y[~held_out], client[~held_out]
+        prepare = pixels if x.dtype == np.uint8 else as_float
+        return Federation.from_arrays(x, y, client, test=test, prepare=prepare, name=Path(self.path).name)
+
+    def _held_out(self, client: Any) -> Any:
+        """Which samples are the test set: the share of each client, rounded down, so that nobody is left without."""
+        lot = np.random.default_rng(self.seed).permutation(len(client))
+        order = np.lexsort((lot, client))
+        number = np.bincount(client)
+        place = np.arange(len(client)) - np.repeat(np.cumsum(number) - number, number)
+        held_out = np.zeros(len(client), bool)
+        held_out[order] = place < np.floor(self.test_share * np.repeat(number, number))
+        return held_out
+
+    def _load(self) -> dict[str, Any]:
+        self._file()
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+        except Exception as error:  # a zip, a pickle, a text: many kinds of wrong
+            raise ValueError(f"arrays: path must be an .npz of plain arrays, got {self.path!r} ({error})") from None
+        for name in ("x", "y", *(["test_y"] if "test_x" in arrays else [])):
+            if name not in arrays:
+                raise ValueError(f"arrays: {self.path!r} must hold {name}, got {', '.join(arrays) or 'nothing'}")
+        if not len(arrays["y"]) or len(arrays["x"]) != len(arrays["y"]):
+            got = f"{len(arrays['x'])} and {len(arrays['y'])}"
+            raise ValueError(f"arrays: x and y in {self.path!r} must have the same number of rows, above 0, got {got}")
+        return arrays
+
+    def _file(self) -> Path:
+        if not Path(self.path).is_file():
+            raise FileNotFoundError(f"arrays: path must be an .npz file, got {self.path!r}, where there is none")
+        return Path(self.path)
+
+
+def _no_partition(kind: str, partition: Partition | None) -> None:
+    if partition is not None:
+        raise ValueError(f"partition: must be left out with {kind} data, which bring their clients, got {partition}")
+
+
+Data = Synthetic | Quadratic | Digits | FashionMNIST | Arrays

@@ -1,0 +1,161 @@
+"""What the paper claims, what we found, and the rules that turn the two into a verdict.
+
+Every rule looks at the runs of the same seeds in pairs and gives a 95 % interval (Student's t). "About x" is held to
+mean at least four fifths of x; "as well as" within two points of accuracy. A check is met ("yes"), met in its direction
+but not in its size or not with certainty ("partly"), or not met ("no"). A claim is reproduced if all of its checks are
+met, not reproduced if none is even partly, and partly reproduced otherwise.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped]
+
+from fedpick.sim import Result, confidence
+
+Met = Literal["yes", "partly", "no"]
+Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
+Numbers = np.ndarray[Any, Any]
+
+ABOUT = 0.8  # of what is claimed
+AS_WELL = 2.0  # points of accuracy
+
+
+class Check(NamedTuple):
+    """One thing that must be true, whether it is, and the numbers."""
+
+    what: str
+    met: Met
+    found: str
+
+
+class Claim(NamedTuple):
+    """A sentence of the paper and the checks that decide it."""
+
+    words: str
+    source: str
+    checks: tuple[Check, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the claim."""
+        return overall(check.met for check in self.checks)
+
+
+def overall(met: Iterable[Met]) -> Verdict:
+    """What several checks say together.
+
+    >>> overall(["yes", "no"])
+    'partly reproduced'
+    """
+    found = set(met)
+    if found == {"yes"}:
+        return "reproduced"
+    return "not reproduced" if found <= {"no"} else "partly reproduced"
+
+
+class Interval(NamedTuple):
+    """A mean over seeds and its 95 % interval; infinite where a single seed says nothing of the spread."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        digits = 1 if abs(self.mean) >= 1 else 2 if abs(self.mean) >= 0.1 else 4
+        if not np.isfinite(self.high):
+            return f"{self.mean:+.{digits}f} (one seed)"
+        return f"{self.mean:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
+
+
+def interval(values: Any) -> Interval:
+    """The mean of values over seeds with Student's 95 % interval.
+
+    >>> print(interval([1.0, 2.0, 3.0]))
+    +2.0 [-0.5, +4.5]
+    """
+    numbers = np.asarray(values, float)
+    mean = float(numbers.mean())
+    if len(numbers) < 2:
+        return Interval(mean, -np.inf, np.inf)
+    half = float(stats.t.ppf(0.975, len(numbers) - 1) * numbers.std(ddof=1) / np.sqrt(len(numbers)))
+    return Interval(mean, mean - half, mean + half)
+
+
+def accuracy(result: Result) -> Numbers:
+    """Test accuracy after the last round in percent, one per seed."""
+    return np.asarray(100 * result.metric("test_accuracy")[:, -1])
+
+
+def gain(what: str, better: Result, base: Result, points: float) -> Check:
+    """Whether ``better`` ends about so many points of accuracy above ``base``."""
+    found = interval(accuracy(better) - accuracy(base))
+    met: Met = "no"
+    if found.low > 0:
+        met = "yes" if found.high >= ABOUT * points else "partly"
+    elif found.mean > 0:
+        met = "partly"
+    return Check(f"{what}: about {points:g} points more", met, f"{found} points")
+
+
+def above(what: str, better: Result, base: Result) -> Check:
+    """Whether ``better`` ends with a higher accuracy than ``base``."""
+    return more(what, accuracy(better) - accuracy(base), "points")
+
+
+def more(what: str, differences: Any, unit: str) -> Check:
+    """Whether differences over seeds are above 0."""
+    found = interval(differences)
+    met: Met = "yes" if found.low > 0 else "partly" if found.mean > 0 else "no"
+    return Check(what, met, f"{found} {unit}")
+
+
+def as_well(what: str, one: Result, other: Result) -> Check:
+    """Whether two strategies end within two points of each other."""
+    found = interval(accuracy(one) - accuracy(other))
+    met: Met = (
+        "yes" if abs(found.mean) <= AS_WELL else "partly" if found.low <= AS_WELL and found.high >= -AS_WELL else "no"
+    )
+    return Check(what, met, f"{found} points")
+
+
+def rounds_until(result: Result, share: float = 0.6) -> float:
+    """The first evaluated round at which the test accuracy, averaged over the seeds, reaches the share: R60 for 0.6."""
+    return first(result.evaluated, result.metric("test_accuracy").mean(axis=0) >= share)
+
+
+def first(rounds: Any, reached: Any) -> float:
+    """The round of the first True; inf where there is none."""
+    return float(rounds[np.argmax(reached)]) if np.any(reached) else float("inf")
+
+
+def sooner(what: str, better: Result, base: Result, share: float = 0.6) -> Check:
+    """Whether ``better`` reaches the accuracy in fewer rounds than ``base``, by the mean over the seeds."""
+    ours, theirs = rounds_until(better, share), rounds_until(base, share)
+    met: Met = "yes" if ours < theirs else "no"
+    return Check(what, met, f"{shown(ours)} against {shown(theirs)} rounds to {share:.0%}")
+
+
+def area(result: Result, metric: str) -> Numbers:
+    """The mean of a metric over all rounds, one per seed: of a loss, lower means faster or better."""
+    return np.asarray(result.metric(metric).mean(axis=1))
+
+
+def speed_up(better: Result, base: Result, metric: str, value: float) -> tuple[float, float, float, int]:
+    """How many times fewer rounds ``better`` takes to the value: median over seeds, its interval, and how many count.
+
+    A seed counts where at least one of the two gets there; inf where only ``better`` does, 0 where only ``base``.
+    """
+    ours, theirs = better.rounds_to(metric, value), base.rounds_to(metric, value)
+    counts = np.isfinite(ours) | np.isfinite(theirs)
+    if not counts.any():
+        return float("nan"), float("nan"), float("nan"), 0
+    with np.errstate(invalid="ignore"):
+        ratios = np.where(np.isinf(ours), 0.0, theirs / np.maximum(ours, 1))[counts]
+    return *confidence(ratios), int(counts.sum())
+
+
+def shown(number: float, digits: int = 0) -> str:
+    """A number for people; a dash where it was not reached."""
+    return f"{number:.{digits}f}" if np.isfinite(number) else "never" if number > 0 else "-"

@@ -1,0 +1,5 @@
+"""Pictures and pages: charts as data, drawn by Altair, saved as files and shown on a self-contained page."""
+
+from fedpick.report.charts import Chart, Row, curve, dot
+
+__all__ = ["Chart", "Row", "curve", "dot"]
