@@ -76,15 +76,23 @@ def _run(
 
 def _show(experiments: Any, found: Any, labels: list[dict[str, Any]]) -> None:
     import numpy as np
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     from fedpick.sim import confidence
 
     target = experiments[0].metrics
-    table = Table()
-    table.add_column("experiment", min_width=24, overflow="fold")
-    for name in ("seeds", "loss", "accuracy, %", "worst loss", "MB"):
+    seeds = max(len(result.runs) for result in found)
+    table = Table(
+        title=f"after the last round, {seeds} seeds",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+        collapse_padding=True,
+    )
+    table.add_column("experiment", min_width=20, overflow="fold")
+    for name in ("loss", "accuracy, %", "worst loss", "MB"):
         table.add_column(name, justify="right", no_wrap=True)
     if target.target is not None:
         table.add_column(f"to {target.value:g} [95 %]", justify="right", no_wrap=True)
@@ -94,7 +102,6 @@ def _show(experiments: Any, found: Any, labels: list[dict[str, Any]]) -> None:
         sent = (result.costs["bytes_down"] + result.costs["bytes_up"]).sum(axis=1) / 1e6
         ends = {metric: result.metric(metric)[:, -1] for metric in ("loss", "test_accuracy", "worst_loss")}
         cells = [
-            str(len(result.runs)),
             f"{ends['loss'].mean():.4g}",
             f"{100 * ends['test_accuracy'].mean():.1f} ± {100 * ends['test_accuracy'].std():.1f}",
             f"{ends['worst_loss'].mean():.4g}",

@@ -28,7 +28,7 @@ class Experiment:
     >>> local = LocalPart(tau=30, b=50, eta=0.05)
     >>> experiment = Experiment(Synthetic(), Logistic(), PowerOfChoice(m=3, d=6), local, rounds=100, seeds=(0, 1, 2))
     >>> experiment.identity(seed=0)
-    '0000'
+    'ef3eb92d4c69a57c'
     """
 
     data: Data

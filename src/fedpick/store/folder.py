@@ -86,7 +86,7 @@ class Store:
             return None
         try:
             about, summary = (json.loads((folder / name).read_text()) for name in ("experiment.json", "summary.json"))
-            with np.load(folder / "result.npz", allow_pickle=False) as file:
+            with (folder / "result.npz").open("rb") as content, np.load(content, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             if about["identity"] != identity:
                 raise ValueError(f"it is of the run {about['identity']}")
