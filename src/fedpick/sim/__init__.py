@@ -12,6 +12,7 @@ from fedpick.sim.availability import (
 from fedpick.sim.datasets import digits, fashion_mnist, quadratic, quadratic_optimum, synthetic
 from fedpick.sim.devices import Devices
 from fedpick.sim.federation import Federation, Summary, pixels
+from fedpick.sim.live import MLflow, TensorBoard
 from fedpick.sim.local import Local, Server, Steps
 from fedpick.sim.models import Model, from_apply, logistic, mlp, quadratic_model
 from fedpick.sim.partition import IID, Dirichlet, PowerLaw, Shards
@@ -30,6 +31,7 @@ __all__ = [
     "Failures",
     "Federation",
     "Local",
+    "MLflow",
     "Model",
     "PowerLaw",
     "Result",
@@ -37,6 +39,7 @@ __all__ = [
     "Shards",
     "Steps",
     "Summary",
+    "TensorBoard",
     "Trace",
     "confidence",
     "digits",

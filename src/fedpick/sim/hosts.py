@@ -1,7 +1,7 @@
 """Several processes, each with devices of its own, that share the runs among them; one process is the plain case.
 
 JAX knows the others once ``jax.distributed.initialize`` was called. Nothing passes between them while they play, but
-for what ``until`` and ``checkpoint`` need after a chunk; the results are gathered once, at the end.
+for what ``until``, ``checkpoint`` and ``watch`` need after a chunk; the results are gathered once, at the end.
 """
 
 import itertools

@@ -1,6 +1,7 @@
 """What a simulation found: arrays with one row per run, and the questions one asks of them."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -115,6 +116,36 @@ class Result:
         params = jax.tree.map(lambda leaf: leaf[keep], self.params)
         runs = [self.runs[r] for r in keep]
         return Result(runs, self.share, self.model_bytes, self.evaluated, part, rows, params, self.finished)
+
+    def to_frame(self, library: str = "pandas", by: str = "evaluation") -> Any:
+        """A frame of pandas or polars with one row per run and evaluation, or per run and round (``by="round"``).
+
+        Its columns are the seed and the swept values, ``round``, and every metric; by round they are the costs,
+        train_loss, polled, trained and returned. An evaluation at round 5 comes after the row of round 5, the fifth.
+
+        >>> from fedpick import Rand
+        >>> from fedpick.sim import Local, quadratic, quadratic_model, simulate
+        >>> result = simulate(quadratic(3), quadratic_model(5), Rand(1), Local(1, 1, 1e-3), rounds=2)
+        >>> result.to_frame(by="round")[["seed", "round", "messages"]]
+           seed  round  messages
+        0     0      1         2
+        1     0      2         2
+        """
+        from fedpick.sim import frames
+
+        return frames.frame(self, library, by)
+
+    def to_csv(self, path: str | Path, by: str = "evaluation") -> None:
+        """Write the same table as text, with all digits, to a file that is replaced whole or not at all."""
+        from fedpick.sim import frames
+
+        frames.write_csv(self, path, by)
+
+    def to_parquet(self, path: str | Path, by: str = "evaluation") -> None:
+        """Write the same table as Parquet."""
+        from fedpick.sim import frames
+
+        frames.write_parquet(self, path, by)
 
 
 def confidence(values: Any, level: float = 0.95, draws: int = 2000, seed: int = 0) -> tuple[float, float, float]:

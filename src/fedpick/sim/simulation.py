@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.arguments import require
+from fedpick.protocol import init_key
 from fedpick.sim import checkpoint as disk
 from fedpick.sim import hosts
 from fedpick.sim.availability import Always, Availability, Failures
@@ -54,6 +55,7 @@ def simulate(
     until: tuple[str, float] | None = None,
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
+    watch: Callable[[Result], object] | None = None,
     jit: bool = True,
 ) -> Result:
     """Federated averaging with this selector, ``rounds`` rounds for each seed, all runs in one program.
@@ -62,8 +64,9 @@ def simulate(
     array of values (d, eta, alpha1, ...): each value is run with every seed, and several arrays go hand in hand. The
     model is evaluated before the first round and after ``every`` rounds (by default fifty times).
     ``until=("test_accuracy", 0.6)`` stops once every run has reached the target. ``checkpoint`` names a file from which
-    an interrupted call goes on, bit for bit. Ctrl-C returns what is done. ``jit=False`` plays in plain Python: slow,
-    and errors name round and client.
+    an interrupted call goes on, bit for bit. Ctrl-C returns what is done. ``watch`` is called with the result so far,
+    to look at and not to change, before the first round and after each chunk of about a hundred, in the thread of this
+    call. ``jit=False`` plays in plain Python: slow, and errors name round and client.
 
     >>> from fedpick import Rand
     >>> from fedpick.sim import quadratic, quadratic_model
@@ -78,6 +81,8 @@ def simulate(
         isinstance(until, tuple) and len(until) == 2 and until[0] in METRICS and is_number(until[1])
     ):
         raise ValueError(f"simulate: until must be a pair of one of {', '.join(METRICS)} and a number, got {until!r}")
+    if watch is not None and not callable(watch):
+        raise ValueError(f"simulate: watch must be something to call with a Result, got {watch!r}")
     check_kinds(federation, model, selector, local, server, failures, devices)
     varied, runs = _runs((selector, local, server), seeds)
     # Names and sizes that the program does not need must not make it another program.
@@ -90,11 +95,12 @@ def simulate(
     keep_programs()
     seed = np.asarray([run["seed"] for run in runs], np.int32)
     mine = hosts.shares(len(runs))[jax.process_index()]
+    hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
     crew = (Bundles if jit else Plainly)(model, world, rows(varied, mine), seed[mine.start : mine.stop])
     blocks, chunks = _even_chunks(rounds, every)
     stop = None if every * blocks * chunks == rounds else rounds
     program = functools.partial(traced, model, world, varied, seed, stop, every, blocks)
-    done, tables = 0, _Tables.begin(crew.begin())
+    done, tables = 0, _Tables.begin(crew.begin(), selector.m or federation.num_clients)
     file, owner = None if checkpoint is None else Path(checkpoint), ""
     if file is not None:
         owner = disk.fingerprint(program()[0], world, varied, seed, rounds, every)
@@ -103,8 +109,29 @@ def simulate(
         if done:
             crew.standing, tables = rows(saved, mine)
     check_first_losses(tables.evaluations.client_loss[:, 0])
+    shapes = jax.eval_shape(lambda: model.init(init_key(0)))
+
+    def result(tables: _Tables, params: Any = None) -> Result:
+        return Result(
+            runs=[dict(run) for run in runs],
+            share=np.asarray(federation.share),
+            model_bytes=sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)),
+            evaluated=np.minimum(np.arange(tables.evaluations.loss.shape[1]) * every, done),
+            metrics=tables.evaluations._asdict(),
+            records=tables.records._asdict(),
+            params=params,
+            finished=done == rounds,
+        )
+
+    def show() -> None:
+        if watch is not None:
+            whole = hosts.gathered(tables, len(runs))
+            if jax.process_index() == 0:
+                watch(result(jax.tree.map(_read_only, whole)))
+
     with Bar(rounds, done, progress if jax.process_index() == 0 else False) as bar:
         try:
+            show()
             while done < rounds and not (until and hosts.all_agree(_reached(until, tables.evaluations))):
                 step = min(every * blocks, rounds - done)
                 tick = functools.partial(_tick, bar, done, step, tables.evaluations.loss[:, -1])
@@ -115,25 +142,14 @@ def simulate(
                     if jax.process_index() == 0:
                         disk.save(file, owner, done, whole)
                 bar.update(done, tables.evaluations.loss[:, -1])
+                show()
         except KeyboardInterrupt:
             if hosts.several():
                 raise  # the others would wait for this one's results
             bar.note(f"stopped after round {done} of {rounds}; everything up to there is in the result")
-    if done == 0:  # interrupted in the first chunk: tables without a row
-        _, (_, shapes) = program()
-        tables = tables.append(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes), 0, 0)
     params, tables = hosts.gathered((crew.standing.params, tables), len(runs))
     notice_few_available(selector, tables.records)
-    return Result(
-        runs=runs,
-        share=np.asarray(federation.share),
-        model_bytes=sum(leaf[0].nbytes for leaf in jax.tree.leaves(params)),
-        evaluated=np.minimum(np.arange(tables.evaluations.loss.shape[1]) * every, done),
-        metrics=tables.evaluations._asdict(),
-        records=tables.records._asdict(),
-        params=params,
-        finished=done == rounds,
-    )
+    return result(tables, params)
 
 
 class _Tables(NamedTuple):
@@ -143,9 +159,19 @@ class _Tables(NamedTuple):
     evaluations: Evaluation
 
     @classmethod
-    def begin(cls, first: Evaluation) -> "_Tables":
-        none: Any = np.zeros((first.loss.shape[0], 0))
-        return cls(Record(*[none] * len(Record._fields)), jax.tree.map(lambda leaf: leaf[:, None], first))
+    def begin(cls, first: Evaluation, seats: int) -> "_Tables":
+        """Before the first round: an evaluation, and records without a row."""
+
+        def none(dtype: Any, *more: int) -> Any:
+            return np.zeros((first.loss.shape[0], 0, *more), dtype)
+
+        records = Record(*[none(np.int32)] * len(Record._fields))._replace(
+            clients=none(np.int32, seats),
+            weights=none(np.float32, seats),
+            train_loss=none(np.float32),
+            seconds=none(np.float32),
+        )
+        return cls(records, jax.tree.map(lambda leaf: leaf[:, None], first))
 
     def append(self, new: tuple[Record, Evaluation], rounds: int, evaluations: int) -> "_Tables":
         """With a chunk's rows behind them; what lies beyond the last round is cut off."""
@@ -158,6 +184,12 @@ class _Tables(NamedTuple):
             jax.tree.map(lambda old, more: join(old, more, rounds), self.records, records),
             jax.tree.map(lambda old, more: join(old, more, evaluations), self.evaluations, new[1]),
         )
+
+
+def _read_only(array: Any) -> Any:
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def _even_chunks(rounds: int, every: int) -> tuple[int, int]:
