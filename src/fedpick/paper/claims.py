@@ -42,6 +42,13 @@ class Claim(NamedTuple):
         """The verdict on the claim."""
         return overall(check.met for check in self.checks)
 
+    @property
+    def reason(self) -> str:
+        """Why it is not more than that: the checks that were not met."""
+        short = [f"{check.what} ({check.found})" for check in self.checks if check.met != "yes"]
+        met = f"{len(self.checks) - len(short)} of {len(self.checks)} checks are met"
+        return f"{met}; not, or not surely: {'; '.join(short)}" if short else met
+
 
 def overall(met: Iterable[Met]) -> Verdict:
     """What several checks say together.
@@ -63,7 +70,8 @@ class Interval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        digits = 1 if abs(self.mean) >= 1 else 2 if abs(self.mean) >= 0.1 else 4
+        size = max(abs(self.mean), self.high - self.mean if np.isfinite(self.high) else 0.0)
+        digits = 1 if size >= 1 else 2 if size >= 0.1 else 4
         if not np.isfinite(self.high):
             return f"{self.mean:+.{digits}f} (one seed)"
         return f"{self.mean:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"

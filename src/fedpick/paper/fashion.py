@@ -10,8 +10,8 @@ from fedpick.sim import Result
 
 COMMON = (
     "K = 100, Dir_K(alpha) partitions (capped, as released), one for each seed; 784-64-30-10 with dropout, b = 64, "
-    "tau = 30, eta = 0.005 halved at "
-    "rounds 150 and 300, weight decay 1e-4, 500 rounds; trained on minus the probability of the right class."
+    "tau = 30, eta = 0.005 halved at rounds 150 and 300, weight decay 1e-4, 500 rounds; trained on minus the "
+    "probability of the right class."
 )
 
 
@@ -226,8 +226,7 @@ FIGURE_7 = Item(
     "Figure 7",
     "Fashion-MNIST: intermittent availability",
     f"Two fixed halves of the clients take turns, and a random tenth of the active one is away. C = 0.03. {COMMON} "
-    "The paper does not say d: those of Table 1; "
-    "with d = 50, rpow-d looks at all 45 that are there.",
+    "The paper does not say d: those of Table 1; with d = 50, rpow-d looks at all 45 that are there.",
     _figure_7,
     lambda size: runs(size, INTERMITTENT, halves=True),
 )

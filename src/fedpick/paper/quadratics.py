@@ -109,32 +109,27 @@ def _rounds_near(gaps: Result) -> Any:
 
 
 def _figure_6(found: Found) -> Outcome:
-    # The paper shows one draw and does not say d.
-    names = ("rand", "pow-d, d = 6", "pow-d, d = 15")
-    rows, shares = [], {}
-    share = found["K = 30, rand"].share
-    order = np.argsort(-share)
+    names = ("rand", "pow-d, d = 6", "pow-d, d = 15")  # the paper does not say d
+    experiment = found.experiments["K = 30, rand"]
+    share = np.stack([np.asarray(experiment.drawn(seed).federation().share) for seed in experiment.seeds])
+    frequency = {}
     for name in names:
-        counts = found[f"K = 30, {name}"].counts[0]
-        frequency = counts / counts.sum()
-        shares[name] = frequency
-        rows += [dot(name, "", f"{k}", float(frequency[k]), float(frequency[k]), float(frequency[k])) for k in order]
-    rows += [dot("data share", "", f"{k}", float(share[k]), float(share[k]), float(share[k])) for k in order]
-    distance, table = {}, []
+        counts = found[f"K = 30, {name}"].counts
+        frequency[name] = counts / counts.sum(axis=1, keepdims=True)
+    rows = [
+        dot(name, "", f"{k}", *[float(values[0, k])] * 3)  # of the first draw, as the paper shows one
+        for name, values in (*frequency.items(), ("data share", share))
+        for k in np.argsort(-share[0])
+    ]
+    distance = {name: np.abs(frequency[name] - share).sum(axis=1) / 2 for name in names}
+    table = []
     for name in names:
-        result = found[f"K = 30, {name}"]
-        drawn = [found.experiments[f"K = 30, {name}"].drawn(run["seed"]).federation() for run in result.runs]
-        frequency = result.counts / result.counts.sum(axis=1, keepdims=True)
-        p = np.stack([np.asarray(federation.share) for federation in drawn])
-        distance[name] = np.abs(frequency - p).sum(axis=1) / 2
-        correlation = [float(np.corrcoef(a, b)[0, 1]) for a, b in zip(frequency, p, strict=True)]
-        table.append(
-            (name, f"{distance[name].mean():.3f}", f"{np.mean(correlation):.2f}", f"{frequency.max(axis=1).mean():.3f}")
-        )
-    small = int(np.argmax(shares["pow-d, d = 6"] / share))
-    largest = int(np.argmax(share))
-    rank = int((shares["pow-d, d = 6"] > shares["pow-d, d = 6"][largest]).sum()) + 1
-    times = float(shares["pow-d, d = 6"][small] / share[small])
+        together = np.mean([np.corrcoef(*pair)[0, 1] for pair in zip(frequency[name], share, strict=True)])
+        most = frequency[name].max(axis=1).mean()
+        table.append((name, f"{distance[name].mean():.3f}", f"{together:.2f}", f"{most:.3f}"))
+    often = frequency["pow-d, d = 6"]
+    top = np.argsort(-often, axis=1)
+    below = np.take_along_axis(share < np.median(share, axis=1, keepdims=True), top, axis=1)
     near = float(distance["rand"].mean())
     claims = (
         Claim(
@@ -144,8 +139,7 @@ def _figure_6(found: Found) -> Outcome:
         ),
         Claim(
             "The selected frequencies of pow-d are not proportional to the data size: clients of low size are "
-            "selected often, and "
-            "those of the highest size not necessarily.",
+            "selected often, and those of the highest size not necessarily.",
             "Figure 6, appendix",
             (
                 more(
@@ -153,16 +147,8 @@ def _figure_6(found: Found) -> Outcome:
                     distance["pow-d, d = 6"] - distance["rand"],
                     "in total variation",
                 ),
-                Check(
-                    "a client is selected more than twice as often as its share",
-                    "yes" if times > 2 else "no",
-                    f"client {small}, {times:.1f} times",
-                ),
-                Check(
-                    "the largest client is not the most selected",
-                    "yes" if rank > 1 else "no",
-                    f"client {largest} is number {rank}",
-                ),
+                _usually("a client of below median size is among the ten most selected", below[:, :10].any(axis=1)),
+                _usually("the largest client is not the most selected", top[:, 0] != share.argmax(axis=1)),
             ),
         ),
     )
@@ -173,13 +159,19 @@ def _figure_6(found: Found) -> Outcome:
     return Outcome(claims, (chart,), (Table("Over all draws", columns, tuple(table)),))
 
 
+def _usually(what: str, happens: Any) -> Check:
+    """Whether something is so in more than half of the draws; partly where it is so at times."""
+    number = int(np.sum(happens))
+    met: Met = "yes" if 2 * number > len(happens) else "partly" if number else "no"
+    return Check(what, met, f"in {number} of {len(happens)} draws")
+
+
 FIGURE_2A = Item(
     "fig2a",
     "Figure 2a",
     "Quadratic problem: F - F* by round",
     "K = 30 and 100, m = K/10, tau = 2, eta = 2e-5, rand and pow-d over d, many draws of the problem. For K = 100 "
-    "the paper names only d = 15; 30, "
-    "60 and 100 are ours.",
+    "the paper names only d = 15; 30, 60 and 100 are ours.",
     _figure_2a,
     _quadratic_runs,
 )

@@ -64,9 +64,8 @@ def _figure_2b(found: Found) -> Outcome:
     columns = ("K", "strategy", "rho-bar (w' = w)", "rho-tilde / rho-bar", "rho-bar over all pairs")
     remark = (
         "rho-bar is defined as a minimum over all pairs of w and w'. Taken so it falls with d, far below 1 (last "
-        "column of the table); "
-        "the paper's statements hold where w' = w, as in training, so that must be what was measured. See "
-        "docs/theory.md."
+        "column of the table); the paper's statements hold where w' = w, as in training, so that must be what was "
+        "measured. See docs/theory.md."
     )
     whole = Table(f"Skews over {draws} draws, on a grid", columns, tuple(table))
     return Outcome(claims, (chart,), (whole,), (remark,))

@@ -73,9 +73,8 @@ FIGURE_3 = Item(
     "Figure 3",
     "Synthetic(1,1): rand and pow-d with d = 2m and 10m",
     "K = 30, b = 50, tau = 30, eta = 0.05 halved at rounds 300 and 600, 800 rounds, zero initialisation; the data "
-    "are drawn anew for every "
-    "seed, because the sizes are heavy-tailed and one draw says little. With m = 3, d = 10m is K: everybody is a "
-    "candidate.",
+    "are drawn anew for every seed, because the sizes are heavy-tailed and one draw says little. With m = 3, d = 10m "
+    "is K: everybody is a candidate.",
     _conclude,
     _runs,
 )

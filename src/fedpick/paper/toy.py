@@ -65,8 +65,7 @@ def _figure_1(found: Found) -> Outcome:
     gap = highest_loss_gap(A, B, shares)
     remark = (
         f"The example has equal shares. With shares {shares} the same rule ends at F - F* = {gap:g}, and random "
-        "selection "
-        "does not: the bias that the paper's theory speaks of."
+        "selection does not: the bias that the paper's theory speaks of."
     )
     title = "Two clients: the one of higher loss, or one at random"
     text = "F minus its minimum by round falls faster when the client of higher loss is selected than at random."
@@ -97,7 +96,6 @@ FIGURE_1 = Item(
     "Figure 1",
     "The two-client example",
     f"F_1 = (w - {A:g})^2 / 2 and F_2 = (w + {B:g})^2 / 2 with equal shares, one seat, {TAU} local steps of {STEP:g} "
-    f"from w = {START:g}. "
-    "The paper gives neither the functions nor the steps; these are ours.",
+    f"from w = {START:g}. The paper gives neither the functions nor the steps; these are ours.",
     _figure_1,
 )

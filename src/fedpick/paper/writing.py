@@ -72,6 +72,7 @@ def as_page(done: Sequence[Done], size: Size, store: Store, command: str) -> str
         parts += [table(t.title, t.columns, t.rows) for t in each.outcome.tables]
         for claim in each.outcome.claims:
             parts.append(heading(f"{_told(claim, item.source)}: {claim.words}", 3))
+            parts.append(paragraph(f"{claim.source}: {claim.reason}.", "soft"))
             parts.append(table("", ("check", "met", "found"), claim.checks))
         parts += [paragraph(remark, "soft") for remark in each.outcome.remarks]
     parts += [heading("How this was made"), paragraph(f"Command: {command}")]
@@ -99,7 +100,7 @@ def as_markdown(done: Sequence[Done], size: Size, store: Store, command: str, pi
         for found in each.outcome.tables:
             lines += _markdown(found)
         for claim in each.outcome.claims:
-            lines += [f"**{_told(claim, item.source)}:** {claim.words} ({claim.source})", ""]
+            lines += [f"**{_told(claim, item.source)}:** {claim.words} ({claim.source}) {claim.reason}.", ""]
             lines += _markdown(Table("", ("check", "met", "found"), claim.checks))
         for remark in each.outcome.remarks:
             lines += [remark, ""]

@@ -53,15 +53,15 @@ class Result:
     def metric(self, name: str) -> Numbers:
         """A metric by evaluation, [R, E]; mean_, worst_ and _variance are over clients, each counting once."""
         one_of("Result", "metric", name, METRICS)
+        if name in self.metrics:
+            return self.metrics[name]
         if name in ("mean_loss", "mean_accuracy"):
             return np.asarray(self.metrics[f"client_{name[5:]}"].mean(axis=-1))
         if name == "worst_loss":
             return np.asarray(self.metrics["client_loss"].max(axis=-1))
         if name == "worst_accuracy":
             return np.asarray(self.metrics["client_accuracy"].min(axis=-1))
-        if name == "loss_variance":
-            return np.asarray(self.metrics["client_loss"].var(axis=-1))
-        return self.metrics[name]
+        return np.asarray(self.metrics["client_loss"].var(axis=-1))
 
     def rounds_to(self, metric: str, target: float) -> Numbers:
         """The first evaluated round at which each run reaches the target, [R]; inf where it never does.
@@ -111,11 +111,15 @@ class Result:
         ]
         if not keep:
             raise ValueError(f"Result: {values} must match a run, got none among {self.runs[:3]} ...")
+        return self.rows(keep)
+
+    def rows(self, keep: list[int]) -> "Result":
+        """These runs alone."""
         part = {name: value[keep] for name, value in self.metrics.items()}
-        rows = {name: value[keep] for name, value in self.records.items()}
+        records = {name: value[keep] for name, value in self.records.items()}
         params = jax.tree.map(lambda leaf: leaf[keep], self.params)
         runs = [self.runs[r] for r in keep]
-        return Result(runs, self.share, self.model_bytes, self.evaluated, part, rows, params, self.finished)
+        return Result(runs, self.share, self.model_bytes, self.evaluated, part, records, params, self.finished)
 
     def to_frame(self, library: str = "pandas", by: str = "evaluation") -> Any:
         """A frame of pandas or polars with one row per run and evaluation, or per run and round (``by="round"``).
