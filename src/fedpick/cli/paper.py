@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,15 +63,13 @@ def _paper(
         _show(items, size, output)
         return
     store = Store(output)
-    for stranger in store.strangers():
+    for stranger in store.strangers(("paper.html", "reproduction.md", "figures")):
         typer.echo(f"paper: {stranger} is not of fedpick's; it is left alone", err=True)
     needed = [experiment for item in items for experiment in item.experiments(size).values()]
     batches = missing(needed, store)
     work, runs = sum(batch.seconds for batch in batches), sum(len(batch.runs) for batch in batches)
     if runs and not quiet:
         typer.echo(f"{runs} runs are to be done, about {duration(work)} on two cores", err=True)
-    # Part of the paper's setting, and not worth a warning each time.
-    warnings.filterwarnings("ignore", message="simulate: (b=|fewer clients)")
     with Whole(work, quiet) as whole:
 
         def watch(item: Any, batch: Any, so_far: Any) -> None:

@@ -5,6 +5,7 @@ timed one by one, each with its own data, after everything has been compiled. Th
 so that a busy machine slows all of them alike.
 """
 
+import functools
 import time
 from typing import Any
 
@@ -43,54 +44,68 @@ class Timed:
 
     def __init__(self, experiment: Experiment, federation: Federation) -> None:
         self.selector, self.federation = experiment.selector, federation
-        model, local = experiment.built(federation), experiment.local.build()
+        self.model, self.local = experiment.built(federation), experiment.local.build()
         self.clients = Clients(federation.size, jnp.ones(federation.num_clients, bool))
         self.state = self.selector.init(federation.num_clients)
-        self.params = model.init(init_key(0))
-        self.poll = _poll(self.selector.poll, model, local)
-        self.train = jax.jit(lambda federation, *of_seat: train(federation, model, local, *of_seat))
-        self.propose = jax.jit(self.selector.propose)
-        self.select = jax.jit(self.selector.select)
-        self.observe = jax.jit(self.selector.observe)
+        self.params = self.model.init(init_key(0))
 
     def round(self, t: int) -> tuple[float, float, float]:
         """Play round t; the seconds of its phases."""
         keys = round_keys(0, t)
-        candidates, proposing = _watched(self.propose, keys.propose, self.state, self.clients)
+        own = (self.model, self.federation, self.local, self.params)
+        candidates, proposing = _watched(_propose, self.selector, keys.propose, self.state, self.clients)
         losses, polling = np.full(len(candidates), np.nan, np.float32), 0.0
-        for client in np.flatnonzero(candidates) if self.poll is not None else ():
-            losses[client], seconds = _watched(self.poll, self.federation, self.params, client, keys.poll)
+        for client in np.flatnonzero(candidates) if self.selector.poll != "none" else ():
+            losses[client], seconds = _watched(_POLLS[self.selector.poll], *own, client, keys.poll)
             polling = max(polling, seconds)
-        self.selection, choosing = _watched(
-            self.select, keys.select, self.state, self.clients, candidates, jnp.asarray(losses)
-        )
+        facts = (self.state, self.clients, candidates, jnp.asarray(losses))
+        self.selection, choosing = _watched(_select, self.selector, keys.select, *facts)
         models, reports, training = [], [], 0.0
         for seat, client in enumerate(np.asarray(self.selection.clients)):
             key = seat_key(keys.train, seat, int(client))
-            (trained, loss), seconds = _watched(self.train, self.federation, self.params, client, key, np.int32(t))
+            (trained, loss), seconds = _watched(_train, *own, client, key, np.int32(t))
             models.append(trained)
             reports.append(loss)
             training = max(training, seconds)
         weights = self.selection.weights
         self.params = jax.tree.map(lambda *leaves: jnp.tensordot(weights, jnp.stack(leaves), 1), *models)
-        self.state = self.observe(self.state, self.selection, Report(jnp.stack(reports)))
+        self.state = self.selector.observe(self.state, self.selection, Report(jnp.stack(reports)))
         return polling, proposing + choosing, training
 
 
-def _poll(kind: str, model: Model, local: Local) -> Any:
-    """What one candidate computes when it is asked; None where nobody is."""
+# Programs of one client or of the server, the same for all strategies.
 
-    def full(federation: Federation, params: Any, client: Any, key: Any) -> Any:
-        asked = jnp.arange(federation.num_clients, dtype=jnp.int32) == client
-        return full_losses(federation, model, params, asked)[client]
 
-    def batch(federation: Federation, params: Any, client: Any, key: Any) -> Any:
-        (index,), (used,) = distinct(client_key(key, client), federation.count[client], (1, local.b))
-        sample = federation.start[client] + index
-        losses = model.losses(params, federation.prepare(federation.x[sample]), federation.y[sample], None)
-        return jnp.mean(losses, where=used)
+@jax.jit
+def _propose(selector: Any, *facts: Any) -> Any:
+    return selector.propose(*facts)
 
-    return {"full": jax.jit(full), "batch": jax.jit(batch)}.get(kind)
+
+@jax.jit
+def _select(selector: Any, *facts: Any) -> Any:
+    return selector.select(*facts)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _train(model: Model, federation: Federation, local: Local, *seat: Any) -> Any:
+    return train(federation, model, local, *seat)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _poll_all(model: Model, federation: Federation, local: Local, params: Any, client: Any, key: Any) -> Any:
+    asked = jnp.arange(federation.num_clients, dtype=jnp.int32) == client
+    return full_losses(federation, model, params, asked)[client]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _poll_batch(model: Model, federation: Federation, local: Local, params: Any, client: Any, key: Any) -> Any:
+    (index,), (used,) = distinct(client_key(key, client), federation.count[client], (1, local.b))
+    sample = federation.start[client] + index
+    losses = model.losses(params, federation.prepare(federation.x[sample]), federation.y[sample], None)
+    return jnp.mean(losses, where=used)
+
+
+_POLLS = {"full": _poll_all, "batch": _poll_batch}
 
 
 def _watched(program: Any, *arguments: Any) -> tuple[Any, float]:

@@ -57,8 +57,9 @@ def drawn(chart: Chart) -> Any:
     if chart.kind == "lines":
         x = alt.X("x:Q", title=chart.x, scale=alt.Scale(type="log" if chart.log_x else "linear", nice=False))
         base = alt.Chart().encode(x=x)
+        colour = colour.legend(symbolType="stroke")
         layers = [
-            base.mark_area().encode(y=low, y2="high:Q", color=colour.legend(None), opacity=faint),
+            base.mark_area().encode(y=low, y2="high:Q", color=colour, opacity=faint),
             base.mark_line(strokeWidth=1.8).encode(y=y, color=colour, strokeDash=dash, opacity=shown, tooltip=tooltip),
         ]
         width: Any = 320
@@ -79,7 +80,9 @@ def drawn(chart: Chart) -> Any:
             y="independent", x="shared" if chart.kind == "dots" else "independent"
         )
     whole = layered.properties(title=alt.TitleParams(chart.title, anchor="start"), description=chart.text)
-    return whole.configure_legend(orient="top", labelLimit=300, columns=4, symbolSize=150)
+    return whole.configure_legend(
+        orient="top", labelLimit=300, columns=4, symbolSize=200, symbolOpacity=1, symbolStrokeWidth=2.5
+    )
 
 
 def saved(chart: Chart, folder: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:

@@ -18,6 +18,7 @@ from fedpick.sim.loop import Progress, Record, Setup, Varied, World, begin, eval
 from fedpick.sim.models import Model
 
 FEW_SEATS = 10  # of all runs together, in which kernels do little
+MAPS = 30_000  # of memory, from which on programs are let go
 STRETCH = 5  # steps without a loop around them; more take less time, and long to compile
 
 
@@ -186,3 +187,14 @@ def keep_programs() -> None:
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))  # type: ignore[no-untyped-call]
     compilation_cache.reset_cache()  # it may have settled on having no folder when something was compiled before
+
+
+def forget_many(limit: int = MAPS) -> None:
+    """Let go of all compiled programs where they have come to hold many memory maps.
+
+    Linux allows a process 65,530 of them, a program holds some hundreds, and XLA dies at the limit: whoever runs
+    simulations of ever new shapes calls this in between.
+    """
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > limit:
+        jax.clear_caches()  # type: ignore[no-untyped-call]

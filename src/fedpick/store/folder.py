@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,9 +139,9 @@ class Store:
         write(path, kept)
         return json.loads(json.dumps(found))
 
-    def strangers(self) -> list[Path]:
-        """Files here that are not ours."""
-        known = {"runs", "findings", "under-way", "lock"}
+    def strangers(self, expected: Iterable[str] = ()) -> list[Path]:
+        """Files here that are neither the store's nor expected."""
+        known = {"runs", "findings", "under-way", "lock", *expected}
         found = [path for path in self.folder.iterdir() if path.name not in known and path.name[0] != "."]
         for path in (self.folder / "runs").iterdir():
             found += [path] if path.is_file() else [inner for inner in path.iterdir() if inner.name not in FILES]
@@ -149,7 +149,7 @@ class Store:
 
 
 def joined(rows: list[Result]) -> Result:
-    """Results of the same kind as one, row below row."""
+    """Results of the same kind as one, row below row; where data were drawn anew, ``share`` is the first one's."""
     first = rows[0]
 
     def together(parts: list[dict[str, Any]]) -> dict[str, Any]:

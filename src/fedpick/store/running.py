@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedpick.experiment import Batch, Experiment, Run, batches, differences, from_dict, play, to_dict
 from fedpick.sim import Result
+from fedpick.sim.programs import forget_many
 from fedpick.store.folder import Store, joined, say, write
 
 LONG = 60.0  # seconds of work in a batch, about, that are worth checkpoints
@@ -89,6 +90,7 @@ def _complete(store: Store, batch: Batch, watch: Callable[[Batch, Result], None]
     note = store.folder / "under-way" / f"{names[0]}-{len(names)}.json"
     write(note, {"points": [to_dict(point) for point in batch.points], "seeds": list(batch.seeds)})
     checkpoint = note.with_suffix(".npz") if batch.seconds > LONG else None
+    forget_many()
     began = time.monotonic()
     result = play(batch, checkpoint, None if watch is None else lambda so_far: watch(batch, so_far))
     if not result.finished:
