@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check bench clean
+.PHONY: help setup demo paper test test-all check bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -18,6 +18,9 @@ setup: .venv/ready ## Make the virtual environment (the other targets do it when
 
 demo: setup ## Compare the strategies on the paper's Synthetic(1,1)
 	$(BIN)/python examples/compare.py
+
+paper: setup ## Reproduce the paper: every figure and table in a smaller form (all of it: fedpick paper --all)
+	$(BIN)/fedpick paper --all --quick
 
 test: setup ## Run the tests and show the branch coverage
 	$(BIN)/pytest -n 2 -m 'not slow' --cov --cov-report=term

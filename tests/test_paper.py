@@ -1,9 +1,11 @@
 """The paper's items: each runs in a tiny form, concludes, is drawn and written; and the rules of the verdicts."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +19,12 @@ from fedpick.paper.writing import as_markdown, as_page, write
 from fedpick.report import Chart, curve, dot
 from fedpick.report.page import page, paragraph, table
 from fedpick.sim import Federation, Result, datasets, pixels, simulate
-from fedpick.store import Store
+from fedpick.store import Store, fulfil
 
 PAPER = Path(__file__).parents[2] / "shared" / "paper" / "power-of-choice.tex"
+
+
+SMALL = TINY._replace(draws=1, fashion_rounds=2, synthetic_rounds=2, quadratic_rounds=20)
 
 
 def stand_in(partition):
@@ -31,17 +36,38 @@ def stand_in(partition):
     return Federation.from_partition(x, y, partition, test=test, classes=10, prepare=pixels, name="stand-in")
 
 
+def with_stand_in(patch):
+    patch.setattr(datasets, "find_fashion_mnist", lambda: Path())
+    patch.setattr(FashionMNIST, "federation", lambda self, partition: stand_in(partition))
+
+
+def run_everything(folder):
+    """Every run of every item in its smallest form."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        with_stand_in(patch)
+        warnings.simplefilter("ignore")
+        fulfil([e for item in ITEMS.values() for e in item.experiments(SMALL).values()], Store(folder))
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """Every item in its tiny form, with images that stand in for Fashion-MNIST."""
-    store = Store(tmp_path_factory.mktemp("paper"))
+    """Every item concluded, from runs of a process in which XLA compiles thirty programs quickly and not well."""
+    folder = tmp_path_factory.mktemp("paper")
+    environment = {
+        **os.environ,
+        "FEDPICK_CACHE": "",
+        "PYTHONPATH": str(Path(__file__).parent),
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+    }
+    code = "import sys, test_paper; test_paper.run_everything(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, folder], check=True, env=environment)
+    store = Store(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "find_fashion_mnist", lambda: Path())
-        patch.setattr(FashionMNIST, "federation", lambda self, partition: stand_in(partition))
+        with_stand_in(patch)
         return store, {done.item.name: done for done in reproduce(ITEMS.values(), SMALL, store)}
 
 
-SMALL = TINY._replace(draws=1, fashion_rounds=2, synthetic_rounds=2, quadratic_rounds=20)
+pytestmark = pytest.mark.xdist_group("paper")  # the items are run once, and not in each worker
 
 
 def test_no_item_of_the_paper_is_missing():

@@ -45,7 +45,8 @@ def _run(
     from fedpick.store import run as run_all
 
     experiments = read(file, settings)
-    for experiment in experiments:  # a mistake is an error now, and not after an hour
+    # A mistake is an error now, and not after an hour.
+    for experiment in {str((e.data, e.partition, e.model)): e for e in experiments}.values():
         experiment.built(experiment.drawn(experiment.seeds[0]).federation())
     left = missing(experiments, Store(output))
     work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
@@ -53,8 +54,9 @@ def _run(
         typer.echo(f"{number} runs are to be done, about {duration(work)} on two cores", err=True)
     with contextlib.ExitStack() as stack:
         whole = stack.enter_context(Whole(work, quiet))
-        logs: list[Any] = [stack.enter_context(TensorBoard(tensorboard))] if tensorboard else []
-        logs += [stack.enter_context(MLflow(tracking_uri=mlflow))] if mlflow else []
+        makers: list[Any] = [lambda: TensorBoard(tensorboard)] if tensorboard else []
+        makers += [lambda: MLflow(tracking_uri=mlflow)] if mlflow else []
+        logs = stack.enter_context(_Logs(makers))
 
         labels = {
             experiment.identity(seed): {"seed": seed, **label}
@@ -65,13 +67,28 @@ def _run(
         def watch(batch: Any, so_far: Any) -> None:
             loss = float(so_far.metric("loss")[:, -1].mean())
             whole.at(f"loss {loss:.4g}", batch.seconds, so_far.rounds / batch.points[0].rounds)
-            for log in logs:
-                log(dataclasses.replace(so_far, runs=[labels[each.identity] for each in batch.runs]))
+            logs(batch, dataclasses.replace(so_far, runs=[labels[each.identity] for each in batch.runs]))
 
         found = run_all(experiments, output, watch)
     if csv is not None:
         joined(found).to_csv(csv)
     _show(experiments, found, [*differences(experiments)])
+
+
+class _Logs(contextlib.ExitStack):
+    """Logs of one batch after the other: each is a simulation, and has logs of its own."""
+
+    def __init__(self, makers: list[Any]) -> None:
+        super().__init__()
+        self.makers, self.batch = makers, None
+        self.open: list[Any] = []
+
+    def __call__(self, batch: Any, so_far: Any) -> None:
+        if batch is not self.batch:
+            self.close()
+            self.batch, self.open = batch, [self.enter_context(make()) for make in self.makers]
+        for log in self.open:
+            log(so_far)
 
 
 def _show(experiments: Any, found: Any, labels: list[dict[str, Any]]) -> None:

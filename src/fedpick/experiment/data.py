@@ -108,7 +108,8 @@ class Arrays:
     @property
     def sha256(self) -> str:
         """What the file holds, as a sum: another file of this name is another experiment."""
-        return hashlib.sha256(self._file().read_bytes()).hexdigest()
+        file = self._file()
+        return _sha256(file, file.stat().st_mtime_ns, file.stat().st_size)
 
     def federation(self, partition: Partition | None) -> Federation:
         """The clients and their data."""
@@ -161,6 +162,12 @@ class Arrays:
         if not Path(self.path).is_file():
             raise FileNotFoundError(f"arrays: path must be an .npz file, got {self.path!r}, where there is none")
         return Path(self.path)
+
+
+@functools.lru_cache(maxsize=16)  # asked for every run, of files that may be large
+def _sha256(path: Path, changed: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _no_partition(kind: str, partition: Partition | None) -> None:

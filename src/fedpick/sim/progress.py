@@ -38,9 +38,10 @@ class Bar:
             self.bar.update(self.task, completed=done, text=text)
 
     def note(self, sentence: str) -> None:
-        """Say something, whatever is shown otherwise."""
+        """Say something, on a terminal or not."""
         self._stop()
-        print(f"simulate: {sentence}", file=sys.stderr)
+        if self.show is not False:
+            print(f"simulate: {sentence}", file=sys.stderr)
 
     def _start(self) -> Any:
         from rich.console import Console

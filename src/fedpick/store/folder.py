@@ -69,6 +69,8 @@ class Store:
             (tell or say)(f"another fedpick is at work in {self.folder}; waiting until it ends")
             lock.acquire()
         try:
+            for left in (self.folder / "runs").glob(".part-*"):  # by an invocation that was killed
+                shutil.rmtree(left, ignore_errors=True)
             yield
         finally:
             lock.release()
@@ -151,6 +153,8 @@ class Store:
 def joined(rows: list[Result]) -> Result:
     """Results of the same kind as one, row below row; where data were drawn anew, ``share`` is the first one's."""
     first = rows[0]
+    if any(row.rounds != first.rounds or not np.array_equal(row.evaluated, first.evaluated) for row in rows):
+        raise ValueError("store: results that are joined must have the same rounds and evaluations, got different ones")
 
     def together(parts: list[dict[str, Any]]) -> dict[str, Any]:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

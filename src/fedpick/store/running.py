@@ -27,10 +27,13 @@ def fulfil(
     wanted = {run.identity: run for experiment in experiments for run in runs_of(experiment)}
     with store.alone():
         absent = {name: run for name, run in wanted.items() if store.load(name) is None}
-        for batch in _begun(store, set(wanted)):
-            _complete(store, batch, watch)
-            for run in batch.runs:
-                absent.pop(run.identity, None)
+        for batch, note in _begun(store, set(wanted)):
+            begun = {run.identity for run in batch.runs}
+            if begun & set(absent):
+                _complete(store, batch, watch)
+            else:  # it was killed with everything kept
+                _forget(note)
+            absent = {name: run for name, run in absent.items() if name not in begun}
         for batch in batches(absent.values()):
             _complete(store, batch, watch)
 
@@ -71,7 +74,7 @@ def runs_of(experiment: Experiment) -> list[Run]:
     return [Run(experiment, seed) for seed in experiment.seeds]
 
 
-def _begun(store: Store, wanted: set[str]) -> Iterator[Batch]:
+def _begun(store: Store, wanted: set[str]) -> Iterator[tuple[Batch, Path]]:
     """Batches that an earlier invocation began and that are wanted now, as it had put them together."""
     for path in sorted((store.folder / "under-way").glob("*.json")):
         try:
@@ -79,7 +82,7 @@ def _begun(store: Store, wanted: set[str]) -> Iterator[Batch]:
             points = tuple(from_dict(point)[0] for point in plain["points"])
             batch = Batch(points, tuple(plain["seeds"]))
             if {run.identity for run in batch.runs} <= wanted:
-                yield batch
+                yield batch, path
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             say(f"store: {path} must be work of fedpick's under way, got {error!r}; it is left alone")
 
@@ -99,6 +102,9 @@ def _complete(store: Store, batch: Batch, watch: Callable[[Batch, Result], None]
     for row, run in enumerate(batch.runs):
         if not (store.folder / "runs" / names[row]).is_dir():
             store.save(run, result.rows([row]), seconds)
-    note.unlink()
-    if checkpoint is not None:
-        checkpoint.unlink(missing_ok=True)
+    _forget(note)
+
+
+def _forget(note: Path) -> None:
+    for path in (note, note.with_suffix(".npz")):
+        path.unlink(missing_ok=True)
