@@ -32,13 +32,13 @@ class Whole:
     "terminal."""
 
     def __init__(self, total: float, quiet: bool = False) -> None:
-        self.total, self.quiet, self.terminal = max(total, 1e-9), quiet or total <= 0, sys.stderr.isatty()
+        self.total, self.quiet, self.terminal = total, quiet, sys.stderr.isatty()
         self.done = self.under_way = 0.0
         self.began = self.printed = time.monotonic()
         self.bar: Any = None
 
     def __enter__(self) -> "Whole":
-        if self.terminal and not self.quiet:
+        if self.terminal and not self.quiet and self.total > 0:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -52,7 +52,7 @@ class Whole:
     def at(self, text: str, work: float, part: float) -> None:
         """This part of a piece of so much work is done."""
         self.under_way = work * part
-        share = min(1.0, (self.done + self.under_way) / self.total)
+        share = min(1.0, (self.done + self.under_way) / self.total) if self.total > 0 else 1.0
         if part >= 1:
             self.done, self.under_way = self.done + work, 0.0
         now = time.monotonic()

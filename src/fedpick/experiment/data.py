@@ -82,7 +82,7 @@ class FashionMNIST:
         return _fashion_mnist(partition or Dirichlet(K=100, alpha=0.3))
 
 
-@functools.lru_cache(maxsize=2)  # several experiments in a row deal out the same
+@functools.lru_cache(maxsize=2)  # several experiments in a row may deal out the same
 def _fashion_mnist(partition: Any) -> Federation:
     return datasets.fashion_mnist(partition)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from fedpick.experiment.data import Quadratic
 from fedpick.experiment.description import Experiment
 from fedpick.experiment.parts import MLP
 from fedpick.experiment.reading import to_dict
@@ -86,8 +87,9 @@ def batches(runs: Iterable[Run]) -> list[Batch]:
         Batch(tuple(dataclasses.replace(point, seeds=chosen) for point in members), chosen)
         for (_, chosen), members in together.items()
     ]
-    order = {_data(batch): place for place, batch in reversed(list(enumerate(found)))}
-    return sorted(found, key=lambda batch: order[_data(batch)])  # the same data in a row, so that they are made once
+    # What shares a program in a row, though its data differ: a process cannot hold many programs.
+    order = {_shape(batch.points[0]): place for place, batch in reversed(list(enumerate(found)))}
+    return sorted(found, key=lambda batch: order[_shape(batch.points[0])])
 
 
 def play(batch: Batch, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None) -> Result:
@@ -127,8 +129,10 @@ def _program(point: Experiment) -> str:
     return _text({**plain, "seeds": [], "name": "", "metrics": {**plain["metrics"], "target": "", "value": 0}})
 
 
-def _data(batch: Batch) -> str:
-    return str((batch.points[0].data, batch.points[0].partition))
+def _shape(point: Experiment) -> str:
+    """What two runs must have in common to share a program, as far as it shows without the data."""
+    data = type(point.data).__name__
+    return _program(dataclasses.replace(point, data=Quadratic(), partition=None, rounds=1)) + data
 
 
 def _stacked(values: Iterable[Any]) -> Any:

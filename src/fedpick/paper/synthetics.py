@@ -34,9 +34,9 @@ def _conclude(found: Found) -> Outcome:
             met: Met = "no"
             if middle > 1:
                 met = "yes" if low > 1 and middle >= ABOUT * claimed else "partly"
-            told = (
-                f"{shown(middle, 2)} [{shown(low, 2)}, {shown(high, 2)}], {counted} of {len(base.runs)} draws got there"
-            )
+            told = f"{shown(middle, 2)} [{shown(low, 2)}, {shown(high, 2)}]"
+            if counted < len(base.runs):
+                told += f"; neither got there in {len(base.runs) - counted} of {len(base.runs)} draws"
             checks[factor].append(Check(f"m = {m}: about {claimed:g} times fewer rounds", met, told))
             ends = result.metric("loss")[:, -1] - base.metric("loss")[:, -1]
             if factor == 10:

@@ -13,6 +13,7 @@ from fedpick.paper.settings import FEW, MANY, Experiments, Size, fashion
 from fedpick.paper.timing import seconds_per_round
 from fedpick.report import Chart, dot
 from fedpick.sim import Result
+from fedpick.store import device
 
 BASE = "rand, C = 0.1"
 POWER = ("pow-d, d = 6", "cpow-d, d = 6", "rpow-d, d = 50")
@@ -27,9 +28,12 @@ def _conclude(found: Found, alpha: float, number: int) -> Outcome:
     published = TABLES[alpha]
     results = {name: found[name] for name in published}
     settings = {"alpha": alpha, "rounds": found.size.timed_rounds, "strategies": list(published)}
-    seconds = found.store.finding(
-        "t_comp", settings, lambda: seconds_per_round(found.experiments, found.size.timed_rounds)
+    timed = found.store.finding(
+        "t_comp",
+        settings,
+        lambda: {"device": device(), "seconds": seconds_per_round(found.experiments, found.size.timed_rounds)},
     )
+    seconds = timed["seconds"]
     ours = Table(
         f"Table {number}, alpha = {alpha:g}: ours and the paper's",
         ("", *published),
@@ -73,12 +77,13 @@ def _conclude(found: Found, alpha: float, number: int) -> Outcome:
         (_chart(results, published, alpha, number),),
         (ours, _costs(results)),
         (
-            "R60 is the first evaluated round at which the accuracy averaged over the seeds reaches 60 %; accuracy "
-            "is that after the last round, ± one standard deviation over the seeds. Two accuracies agree if they "
-            "differ by no more than their two spreads together. A ratio of R60 agrees if the published one lies "
-            f"within what {SEEDS} of our seeds, drawn at random, give in 95 %. t_comp is the slowest candidate's "
-            "poll, the choice and the slowest client's training, on one machine, each client timed alone; in "
-            f"brackets the ratio to {BASE}.",
+            "R60 is the first evaluated round at which the accuracy averaged over the seeds reaches 60 %; accuracy is "
+            "that after the last round, ± one standard deviation over the seeds. Two accuracies agree if they differ "
+            "by no more than their two spreads together.",
+            f"A ratio of R60 agrees if the published one lies within what {SEEDS} of our seeds, drawn at random, give "
+            f"in 95 %. These intervals are wide: {SEEDS} seeds, as the paper has, hardly determine such a ratio.",
+            "t_comp is the slowest candidate's poll, the choice and the slowest client's training, each client timed "
+            f"alone, on: {timed['device']}. In brackets the ratio to {BASE}.",
         ),
     )
 
@@ -123,7 +128,7 @@ def _costs(results: dict[str, Result]) -> Table:
     rows = []
     for cost, title in names.items():
         scale = 1000 if "bytes" in cost else 1
-        rows.append((title, *(f"{result.costs[cost].mean() / scale:,.1f}" for result in results.values())))
+        rows.append((title, *(f"{result.costs[cost].mean() / scale:,.0f}" for result in results.values())))
     return Table("Exact costs per round", ("", *results), tuple(rows))
 
 
