@@ -462,6 +462,24 @@ def test_interrupted_in_the_middle_it_goes_on(tmp_path, monkeypatch):
     assert not list((tmp_path / "broken" / "under-way").iterdir())
 
 
+def test_a_truncated_checkpoint_is_named_and_the_work_begins_anew(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fedpick.store.running.LONG", 0.0)
+    experiment = small(rounds=250, metrics=Metrics(every=10))
+
+    def stop(batch, so_far):
+        if so_far.rounds:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment, tmp_path, watch=stop)
+    (checkpoint,) = (tmp_path / "under-way").glob("*.npz")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:100])
+    (result,) = run(experiment, tmp_path)
+    assert result.rounds == 250
+    assert "must be a whole file of fedpick's" in capsys.readouterr().err
+    assert [path.suffix for path in (tmp_path / "under-way").iterdir()] == [".broken"]
+
+
 def test_killed_between_two_runs_the_batch_is_finished_as_it_was(tmp_path, monkeypatch):
     found = from_dict(plain("selector.d=[3, 4]"))
     save, saved = Store.save, []

@@ -82,10 +82,11 @@ def reproduce(
 
 def _one(item: Item, size: Size, store: Store, watch: Callable[[Item, Batch, Result], None] | None) -> Done:
     experiments = item.experiments(size)
-    if item.needs_fashion_mnist(size) and missing(experiments.values(), store):
-        try:
-            datasets.find_fashion_mnist()
-        except OSError as error:
-            return Done(item, None, str(error))
-    fulfil(experiments.values(), store, None if watch is None else lambda batch, so_far: watch(item, batch, so_far))
-    return Done(item, item.conclude(Found(store, size, experiments)))
+    hear = None if watch is None else lambda batch, so_far: watch(item, batch, so_far)
+    try:
+        if item.needs_fashion_mnist(size) and missing(experiments.values(), store):
+            datasets.find_fashion_mnist()  # before anything is run
+        fulfil(experiments.values(), store, hear)
+        return Done(item, item.conclude(Found(store, size, experiments)))
+    except (ConnectionError, FileNotFoundError) as error:
+        return Done(item, None, str(error))

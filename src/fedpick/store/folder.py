@@ -60,13 +60,13 @@ class Store:
                 ) from None
 
     @contextlib.contextmanager
-    def alone(self, tell: Callable[[str], None] | None = None) -> Iterator[None]:
+    def alone(self) -> Iterator[None]:
         """Be the only one who writes here; another invocation waits, and says so."""
         lock = filelock.FileLock(self.folder / "lock")
         try:
             lock.acquire(timeout=0)
         except filelock.Timeout:
-            (tell or say)(f"another fedpick is at work in {self.folder}; waiting until it ends")
+            say(f"another fedpick is at work in {self.folder}; waiting until it ends")
             lock.acquire()
         try:
             for left in (self.folder / "runs").glob(".part-*"):  # by an invocation that was killed

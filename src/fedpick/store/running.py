@@ -95,7 +95,16 @@ def _complete(store: Store, batch: Batch, watch: Callable[[Batch, Result], None]
     checkpoint = note.with_suffix(".npz") if batch.seconds > LONG else None
     forget_many()
     began = time.monotonic()
-    result = play(batch, checkpoint, None if watch is None else lambda so_far: watch(batch, so_far))
+    hear = None if watch is None else lambda so_far: watch(batch, so_far)
+    try:
+        result = play(batch, checkpoint, hear)
+    except ValueError as error:
+        if checkpoint is None or not checkpoint.exists() or "checkpoint" not in str(error):
+            raise
+        aside = checkpoint.with_suffix(".broken")
+        say(f"{error}; it is now {aside.name}, and the work begins anew")
+        checkpoint.replace(aside)
+        result = play(batch, checkpoint, hear)
     if not result.finished:
         raise KeyboardInterrupt
     seconds = (time.monotonic() - began) / len(names)
