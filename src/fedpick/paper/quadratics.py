@@ -8,7 +8,7 @@ import numpy as np
 from fedpick.paper.claims import Check, Claim, Met, interval, more
 from fedpick.paper.outcome import Found, Item, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, quadratic, quadratic_selectors
-from fedpick.report import Chart, curve, dot
+from fedpick.report import Chart, curve
 from fedpick.sim import Result, datasets
 
 NEAR = 0.01  # of the first F - F*: where a race is measured
@@ -116,11 +116,9 @@ def _figure_6(found: Found) -> Outcome:
     for name in names:
         counts = found[f"K = 30, {name}"].counts
         frequency[name] = counts / counts.sum(axis=1, keepdims=True)
-    rows = [
-        dot(name, "", f"{k}", *[float(values[0, k])] * 3)  # of the first draw, as the paper shows one
-        for name, values in (*frequency.items(), ("data share", share))
-        for k in np.argsort(-share[0])
-    ]
+    rows = []
+    for name, values in (("data share", share), *frequency.items()):  # of the first draw, as the paper shows one
+        rows += curve(name, "", 1 + np.arange(share.shape[1]), values[0][np.argsort(-share[0])])
     distance = {name: np.abs(frequency[name] - share).sum(axis=1) / 2 for name in names}
     table = []
     for name in names:
@@ -152,9 +150,9 @@ def _figure_6(found: Found) -> Outcome:
             ),
         ),
     )
-    title = "Who is selected on the quadratic problem, K = 30, m = 3 (clients by data share)"
+    title = "Who is selected on the quadratic problem, K = 30, m = 3"
     text = "Selected frequency of each client: rand follows the data shares, pow-d does not."
-    chart = Chart("fig6", "dots", title, text, "client", "share of all seats", tuple(rows))
+    chart = Chart("fig6", "lines", title, text, "client, by data share", "share of all seats", tuple(rows))
     columns = ("strategy", "distance to the data shares", "correlation with them", "share of the most selected")
     return Outcome(claims, (chart,), (Table("Over all draws", columns, tuple(table)),))
 

@@ -39,7 +39,7 @@ class Size(NamedTuple):
 
 
 FULL = Size("full", 10, 20, 500, 15_000, 800, (0.0005, 0.0015, 0.005, 0.015, 0.05), 60, 3)
-QUICK = Size("quick", 2, 3, 100, 15_000, 300, (0.0005, 0.005, 0.05), 10, 3)
+QUICK = Size("quick", 2, 3, 60, 15_000, 300, (0.0005, 0.005, 0.05), 10, 3)
 TINY = Size("tiny", 2, 2, 4, 200, 8, (0.0005, 0.005), 2, 2)
 
 # The paper's rows of Tables 1 and 2, and of its figures on Fashion-MNIST. With C = 0.1 it does not say d: twice m, as
