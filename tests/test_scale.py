@@ -216,8 +216,13 @@ def test_compiled_programs_are_kept_on_disk_and_found_by_the_next_invocation(tmp
 def test_a_home_that_cannot_be_written_to_costs_only_time(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FEDPICK_CACHE", str(tmp_path / "file"))
-    keep_programs()
-    assert jax.config.jax_compilation_cache_dir is None
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        keep_programs()
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
 
 
 LARGE = """

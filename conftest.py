@@ -1,5 +1,6 @@
 """Tests are strict about dtypes and ranks, pinned in their randomness, and use neither a network nor a home."""
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,9 @@ from pathlib import Path
 import hypothesis
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from fedpick.sim.programs import forget_many
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -15,13 +19,21 @@ hypothesis.settings.register_profile("pinned", derandomize=True, database=None, 
 hypothesis.settings.load_profile("pinned")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _programs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What one worker has compiled the other need not compile again, nor the same worker when it has forgotten it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    jax.config.update("jax_compilation_cache_dir", str(shared / "programs"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    compilation_cache.reset_cache()
+
+
 @pytest.fixture(autouse=True)
 def _no_heap_of_programs() -> Iterator[None]:
-    """Thousands of compiled programs in one process would exhaust its memory maps, of which Linux allows 65,530."""
     yield
-    maps = Path("/proc/self/maps")
-    if not maps.exists() or maps.read_bytes().count(b"\n") > 35_000:
-        jax.clear_caches()
+    forget_many()
 
 
 @pytest.fixture(autouse=True)
