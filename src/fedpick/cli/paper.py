@@ -55,7 +55,7 @@ def _paper(
 
     size = QUICK if quick else FULL
     if seeds is not None:
-        size = size._replace(seeds=seeds, draws=seeds)
+        size = size._replace(name=f"{size.name}, {seeds}-seed", seeds=seeds, draws=seeds)
     items = chosen(ITEMS if every or listed else names)
     if not items:
         raise ValueError(f"paper: name an item ({', '.join(ITEMS)}), or say --all or --list")
@@ -92,8 +92,10 @@ def _write(found: Any, size: Any, store: Any, output: Path, docs: Path | None) -
         write_docs(found, size, store, command, docs)
     for each in found:
         if each.outcome is None:
-            typer.echo(f"left out: {each.item.source} ({each.left_out})", err=True)
+            typer.echo(f"left out: {each.item.source} ({each.left_out}; here: --data)", err=True)
     typer.echo(str(pages[0]))
+    if all(each.outcome is None for each in found):
+        raise typer.Exit(1)
 
 
 def _without(arguments: list[str], options: tuple[str, ...]) -> list[str]:

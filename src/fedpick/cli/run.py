@@ -13,7 +13,9 @@ from fedpick.cli.manners import Debug, Quiet, Whole, duration, tidy
 def run(
     file: Annotated[Path, typer.Argument(help="A TOML file that describes the experiment, or several.")],
     settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="Such as selector.d=12.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder in which the runs are kept.")] = Path("runs"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder in which the runs are kept.")] = Path(
+        "results"
+    ),
     csv: Annotated[Path | None, typer.Option(help="Write the metrics of all runs by round there, too.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Log to TensorBoard in this folder, as it goes.")] = None,
     mlflow: Annotated[str | None, typer.Option(help="Log to this MLflow tracking URI, as it goes.")] = None,
@@ -45,10 +47,12 @@ def _run(
     from fedpick.store import run as run_all
 
     experiments = read(file, settings)
-    # A mistake is an error now, and not after an hour.
-    for experiment in {str((e.data, e.partition, e.model)): e for e in experiments}.values():
-        experiment.built(experiment.drawn(experiment.seeds[0]).federation())
-    left = missing(experiments, Store(output))
+    for experiment in experiments:
+        experiment.check()  # a mistake is an error now, and not after an hour
+    store = Store(output)
+    for stranger in store.strangers():
+        typer.echo(f"run: {stranger} is not of fedpick's; it is left alone", err=True)
+    left = missing(experiments, store)
     work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
     if number and not quiet:
         typer.echo(f"{number} runs are to be done, about {duration(work)} on two cores", err=True)

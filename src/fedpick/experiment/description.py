@@ -1,6 +1,7 @@
 """An experiment: everything that decides a result, as frozen plain data with an identity."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from fedpick.arguments import one_of, require
 from fedpick.experiment.data import Arrays, Data, Partition
 from fedpick.experiment.parts import AvailabilityPart, LocalPart, Metrics, ModelPart, ServerPart
 from fedpick.protocol import Selector
-from fedpick.sim import Always, Federation, Model
+from fedpick.sim import Always, Devices, Failures, Federation, Model
+from fedpick.sim.inspection import check_selectors
 from fedpick.sim.models import Objective
 
 FORMAT = 1  # of the identity: raised when the same settings come to give other results
@@ -77,6 +79,13 @@ class Experiment:
         text = json.dumps([FORMAT, self.canonical(seed)], sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def check(self) -> None:
+        """Raise where the model, the data and the strategy do not go together; nothing is trained."""
+        federation = _made(self.drawn(self.seeds[0]).data, self.drawn(self.seeds[0]).partition)
+        self.built(federation)
+        world = (federation, self.availability, Failures(), Devices())
+        check_selectors(world, (self.selector, self.local.build(), self.server.build()))
+
     def federation(self) -> Federation:
         """The clients and their data, where all seeds share them."""
         return self.data.federation(self.partition)
@@ -84,6 +93,12 @@ class Experiment:
     def built(self, federation: Federation) -> Model:
         """The model for these data."""
         return self.model.build(federation, self.objective)
+
+
+@functools.lru_cache(maxsize=2)  # every point of a sweep is checked
+def _made(data: Any, partition: Any) -> Federation:
+    federation: Federation = data.federation(partition)
+    return federation
 
 
 def _by_seed(part: Any, seed: int) -> Any:

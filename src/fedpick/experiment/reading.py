@@ -36,6 +36,7 @@ KINDS: dict[Any, dict[str, type[Any]]] = {
         "day-and-night": DayAndNight,
     },
 }
+MOST_SEEDS = 100_000
 LISTS = ("seeds", "model.hidden", "local.decay_at")  # fields that are lists themselves; any other list is a sweep
 
 
@@ -77,7 +78,10 @@ def override(data: dict[str, Any], setting: str) -> None:
     for parent in parents:
         inner = data.setdefault(parent, {})
         if not isinstance(inner, dict):
-            raise ValueError(f"experiment: {name.strip()} must lie in a table, and {parent} is none, got {setting!r}")
+            found = f"a list of {len(inner)}" if isinstance(inner, list) else repr(inner)
+            raise ValueError(
+                f"experiment: {name.strip()} must lie in a table, and {parent} is {found}, got {setting!r}"
+            )
         data = inner
     try:
         data[last] = tomllib.loads(f"value = {value}")["value"]
@@ -109,6 +113,10 @@ def to_dict(experiment: Experiment) -> dict[str, Any]:
 def _one(point: dict[str, Any]) -> Experiment:
     count = point.get("seeds")
     if isinstance(count, int) and not isinstance(count, bool):
+        if not 1 <= count <= MOST_SEEDS:
+            raise ValueError(
+                f"experiment: seeds must be 1 to {MOST_SEEDS:,} runs, or the seeds themselves, got {count}"
+            )
         point = {**point, "seeds": list(range(count))}
     try:
         return _CONVERTER.structure(point, Experiment)
@@ -184,7 +192,7 @@ def _sentences(error: BaseException, path: str) -> Iterable[str]:
     elif isinstance(error, _WrongValueError):
         yield f"{path} {error}"
     elif isinstance(error, TypeError):
-        yield f"{path} must be a list ({error})"
+        yield f"{path} must be a list"
     else:
         yield f"{error} (in {path})" if path else str(error).removeprefix("experiment: ")
 
@@ -197,6 +205,8 @@ def _strict(kind: type[Any], words: str, accepted: tuple[type[Any], ...]) -> Any
     def structure(value: Any, _: Any) -> Any:
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
             raise _WrongValueError(f"must be {words}, got {value!r}")
+        if kind is int and not -(2**31) < value < 2**31:
+            raise _WrongValueError(f"must be below 2**31, got {value}")
         return kind(value)
 
     return structure

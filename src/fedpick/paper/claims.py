@@ -1,9 +1,10 @@
 """What the paper claims, what we found, and the rules that turn the two into a verdict.
 
 Every rule looks at the runs of the same seeds in pairs and gives a 95 % interval (Student's t). "About x" is held to
-mean at least four fifths of x; "as well as" within two points of accuracy. A check is met ("yes"), met in its direction
-but not in its size or not with certainty ("partly"), or not met ("no"). A claim is reproduced if all of its checks are
-met, not reproduced if none is even partly, and partly reproduced otherwise.
+mean a mean of at least four fifths of x; "as well as" that the interval lies within two points of accuracy. A check is
+met ("yes"), met in its direction but not in its size ("partly"), not decided by our runs ("unclear": the interval
+allows both), or contradicted ("no"). A claim is reproduced if all of its checks are met, not reproduced if none is
+even partly, and partly reproduced otherwise.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from scipy import stats  # type: ignore[import-untyped]
 
 from fedpick.sim import Result, confidence
 
-Met = Literal["yes", "partly", "no"]
+Met = Literal["yes", "partly", "unclear", "no"]
 Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
 Numbers = np.ndarray[Any, Any]
 
@@ -59,7 +60,7 @@ def overall(met: Iterable[Met]) -> Verdict:
     found = set(met)
     if found == {"yes"}:
         return "reproduced"
-    return "not reproduced" if found <= {"no"} else "partly reproduced"
+    return "partly reproduced" if found & {"yes", "partly"} else "not reproduced"
 
 
 class Interval(NamedTuple):
@@ -97,12 +98,10 @@ def accuracy(result: Result) -> Numbers:
 
 
 def gain(what: str, better: Result, base: Result, points: float) -> Check:
-    """Whether ``better`` ends about so many points of accuracy above ``base``."""
+    """Whether ``better`` ends about so many points of accuracy above ``base``, or more."""
     found = interval(accuracy(better) - accuracy(base))
-    met: Met = "no"
-    if found.low > 0:
-        met = "yes" if found.high >= ABOUT * points else "partly"
-    elif found.mean > 0:
+    met = _above_zero(found)
+    if met == "yes" and found.mean < ABOUT * points:
         met = "partly"
     return Check(f"{what}: about {points:g} points more", met, f"{found} points")
 
@@ -115,17 +114,29 @@ def above(what: str, better: Result, base: Result) -> Check:
 def more(what: str, differences: Any, unit: str) -> Check:
     """Whether differences over seeds are above 0."""
     found = interval(differences)
-    met: Met = "yes" if found.low > 0 else "partly" if found.mean > 0 else "no"
-    return Check(what, met, f"{found} {unit}")
+    return Check(what, _above_zero(found), f"{found} {unit}")
+
+
+def _above_zero(found: Interval) -> Met:
+    return "yes" if found.low > 0 else "no" if found.high <= 0 else "unclear"
 
 
 def as_well(what: str, one: Result, other: Result) -> Check:
     """Whether two strategies end within two points of each other."""
     found = interval(accuracy(one) - accuracy(other))
-    met: Met = (
-        "yes" if abs(found.mean) <= AS_WELL else "partly" if found.low <= AS_WELL and found.high >= -AS_WELL else "no"
-    )
-    return Check(what, met, f"{found} points")
+    within = found.low >= -AS_WELL and found.high <= AS_WELL
+    outside = found.low > AS_WELL or found.high < -AS_WELL
+    return Check(what, "yes" if within else "no" if outside else "unclear", f"{found} points")
+
+
+def times(what: str, factors: Any, claimed: float = 1.0) -> Check:
+    """Whether factors over seeds are above 1, and about what is claimed or more; their geometric mean is shown."""
+    found = interval(np.log(factors))
+    mean, low, high = np.exp(found)
+    met = _above_zero(found)
+    if met == "yes" and mean < ABOUT * claimed:
+        met = "partly"
+    return Check(what, met, f"{mean:.2f} [{low:.2f}, {high:.2f}] times")
 
 
 def rounds_until(result: Result, share: float = 0.6) -> float:

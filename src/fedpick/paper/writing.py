@@ -19,10 +19,11 @@ PAPER = (
     "Joshi, 2020)"
 )
 RULES = (
-    'Checks compare runs of the same seeds in pairs, with a 95 % interval (Student\'s t). "About x" is held to mean '
-    'at least four fifths of x, "as well as" within two points of accuracy. A check is met (yes), met in its direction '
-    "but not in its size or not with certainty (partly), or not met (no). A claim is reproduced if all its checks are "
-    "met, not reproduced if none is even partly, and partly reproduced otherwise."
+    'Checks compare runs of the same seeds in pairs, with a 95 % interval (Student\'s t). "About x" is held to mean a '
+    'mean of at least four fifths of x, "as well as" that the interval lies within two points of accuracy. A check is '
+    "met (yes), met in its direction but not in its size (partly), not decided by our runs (unclear), or contradicted "
+    "(no). A claim is reproduced if all its checks are met, not reproduced if none is even partly, and partly "
+    "reproduced otherwise."
 )
 OURS = {"reproduced": "holds", "partly reproduced": "holds partly", "not reproduced": "does not hold"}
 
@@ -110,12 +111,12 @@ def as_markdown(done: Sequence[Done], size: Size, store: Store, command: str, pi
 
 
 def _extent(size: Size) -> str:
-    what = f"{size.seeds} partition seeds and {size.fashion_rounds} rounds on Fashion-MNIST, {size.draws} other draws"
+    what = (
+        f"Fashion-MNIST with {size.seeds} partitions and {size.fashion_rounds} rounds, others with {size.draws} draws"
+    )
     if size.whole:
         return f"Full version: {what}."
-    return (
-        f"This is the {size.name} version ({what}), less than the paper did: its verdicts are a first look, no result."
-    )
+    return f"The {size.name} version ({what}), less than the paper did: its verdicts are a first look, no result."
 
 
 def _overview(done: Iterable[Done]) -> list[tuple[str, str, str]]:

@@ -25,7 +25,7 @@ h3 { margin-bottom: 0.3rem; } .soft { color: var(--soft); } a { color: inherit; 
 table { border-collapse: collapse; font-size: 0.88rem; font-variant-numeric: tabular-nums; }
 th, td { border-bottom: 1px solid var(--line); padding: 0.25rem 0.6rem; text-align: left; vertical-align: top; }
 th { background: var(--tint); } caption { text-align: left; font-weight: 600; padding-bottom: 0.3rem; }
-.mark { font-weight: 600; white-space: nowrap; }
+.mark { font-weight: 600; }
 figure { margin: 1rem 0; } figcaption { color: var(--soft); font-size: 0.88rem; }
 .chart svg text { fill: var(--ink) !important; } .chart svg { max-width: none; }
 .chart svg .background { fill: none; }
@@ -87,7 +87,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], lin
 
 def figure(chart: Chart) -> str:
     """A chart that can be hovered over, clicked and saved."""
-    spec = json.dumps(drawn(chart).to_dict(), sort_keys=True).replace("<", "\\u003c")
+    clear = {**drawn(chart).to_dict(), "background": "transparent"}  # light or dark as the page is
+    spec = json.dumps(clear, sort_keys=True).replace("<", "\\u003c")
     name = f"chart-{escaped(chart.name)}"
     text = escaped(chart.text)
     return (

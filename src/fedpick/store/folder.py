@@ -84,7 +84,7 @@ class Store:
     def load(self, identity: str) -> Stored | None:
         """A run, or None where there is none. What is broken is named, moved aside, and counts as none."""
         folder = self.folder / "runs" / identity
-        if not folder.is_dir():
+        if not folder.exists():
             return None
         try:
             about, summary = (json.loads((folder / name).read_text()) for name in ("experiment.json", "summary.json"))

@@ -11,7 +11,7 @@ from fedpick.sim import Result
 from fedpick.sim.programs import forget_many
 from fedpick.store.folder import Store, joined, say, write
 
-LONG = 60.0  # seconds of work in a batch, about, that are worth checkpoints
+LONG = 10.0  # seconds of work in a batch, about, that are worth checkpoints
 
 
 def fulfil(
