@@ -143,7 +143,10 @@ WRONG = {
     "rounds=0": "rounds must be at least 1, got 0",
     "rounds=true": "rounds must be a whole number, got True",
     "seeds=[1, 1]": "seeds must be one or more different numbers",
-    "seeds=0": "seeds must be one or more different numbers",
+    "seeds=0": "seeds must be 1 to 100,000 runs, or the seeds themselves, got 0",
+    "seeds=-1": "got -1",
+    "seeds=1000000000": "seeds must be 1 to 100,000 runs",
+    "rounds=1000000000000": "rounds must be below 2**31, got 1000000000000",
     "objective=crossentropy": "did you mean 'cross-entropy'?",
     "metrics.target=los": "metrics: target must be one of",
     "metrics.target=loss": "metrics: target and value must be given together, got 'loss', None",
@@ -404,6 +407,16 @@ def test_a_run_under_a_false_name_is_not_taken(tmp_path, capsys):
     assert "it is of the run" in capsys.readouterr().err
 
 
+def test_a_file_in_the_place_of_a_run_is_put_aside(tmp_path, capsys):
+    Store(tmp_path)
+    (tmp_path / "runs" / small().identity(0)).write_text("mine")
+    (result,) = run(small(), tmp_path)
+    assert result.rounds == 6
+    assert "must be a whole run of fedpick's" in capsys.readouterr().err
+    (aside,) = (tmp_path / "runs").glob(".broken-*")
+    assert aside.read_text() == "mine"
+
+
 def test_strangers_are_left_alone(tmp_path, capsys):
     store = Store(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
@@ -608,7 +621,7 @@ def test_from_the_command_line(toml, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--set", "selector.d=1"], "must lie in a table"),
+        (["--set", "selector.d=1"], "must lie in a table, and selector is a list of 2"),
         (["--set", "local.tau=x"], "local.tau must be a whole number, got 'x'"),
         (["--set", 'data={kind="arrays", path="none.npz"}'], "path must be an .npz file"),
         (["--set", 'selector={kind="pow-d", m=2, d=60}'], "d must be at most K=6, got 60"),
@@ -621,6 +634,7 @@ def test_wrong_uses_are_one_sentence(arguments, sentence, toml, tmp_path, monkey
     assert answer.exit_code == 1
     assert sentence in answer.output
     assert not (tmp_path / "all.csv").exists()
+    assert not list((tmp_path / "runs").glob("under-way/*"))
     with pytest.raises((ValueError, OSError)):
         CliRunner().invoke(app, ["run", str(toml), "-o", "r", "-q", "--debug", *arguments], catch_exceptions=False)
 

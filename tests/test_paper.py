@@ -86,9 +86,9 @@ def test_every_item_concludes(name, tiny):
         assert claim.checks
         assert claim.words
         assert claim.source
-        assert claim.verdict in claims.overall.__doc__ + "reproducednot reproduced"
+        assert claim.reason
         for check in claim.checks:
-            assert check.met in ("yes", "partly", "no")
+            assert check.met in ("yes", "partly", "unclear", "no")
             assert "nan" not in check.found
     for chart in outcome.charts:
         assert chart.rows
@@ -180,8 +180,8 @@ BASE = result([[0.1, 0.50], [0.1, 0.52], [0.1, 0.51]])
     ("ends", "met"),
     [
         ((0.60, 0.62, 0.61), "yes"),
-        ((0.54, 0.56, 0.55), "partly"),
-        ((0.50, 0.60, 0.45), "partly"),
+        ((0.57, 0.59, 0.58), "partly"),
+        ((0.50, 0.60, 0.45), "unclear"),
         ((0.4, 0.4, 0.4), "no"),
     ],
 )
@@ -190,16 +190,20 @@ def test_a_gain_of_about_ten_points(ends, met):
     assert claims.gain("", better, BASE, 10.0).met == met
 
 
-def test_above_and_as_well():
+def test_above_as_well_and_times():
     slightly = result([[0.1, 0.51], [0.1, 0.53], [0.1, 0.525]])
     assert claims.above("", slightly, BASE).met == "yes"
     assert claims.above("", BASE, slightly).met == "no"
-    assert claims.as_well("", slightly, BASE).met == "yes"
-    assert claims.as_well("", result([[0.1, 0.6], [0.1, 0.5], [0.1, 0.55]]), BASE).met == "partly"
+    assert claims.as_well("", result([[0.1, 0.50], [0.1, 0.53], [0.1, 0.51]]), BASE).met == "yes"
+    assert claims.as_well("", result([[0.1, 0.6], [0.1, 0.5], [0.1, 0.55]]), BASE).met == "unclear"
     assert claims.as_well("", result([[0.1, 0.7], [0.1, 0.71], [0.1, 0.72]]), BASE).met == "no"
     one = result([[0.1, 0.9]])
-    assert claims.above("", one, result([[0.1, 0.5]])).met == "partly"  # one seed proves nothing
+    assert claims.above("", one, result([[0.1, 0.5]])).met == "unclear"  # one seed proves nothing
     assert "one seed" in claims.above("", one, result([[0.1, 0.5]])).found
+    assert claims.times("", [2.0, 2.1, 1.9], 2.0) == Check("", "yes", "2.00 [1.76, 2.26] times")
+    assert claims.times("", [1.2, 1.3, 1.25], 2.0).met == "partly"
+    assert claims.times("", [0.5, 3.0, 1.0]).met == "unclear"
+    assert claims.times("", [0.5, 0.5, 0.51]).met == "no"
 
 
 def test_rounds_until_goes_by_the_mean_over_seeds():
@@ -223,7 +227,7 @@ def test_verdicts():
 
     assert claim("yes", "yes").verdict == "reproduced"
     assert claim("yes", "no").verdict == claim("partly").verdict == "partly reproduced"
-    assert claim("no").verdict == "not reproduced"
+    assert claim("no").verdict == claim("unclear", "no").verdict == "not reproduced"
     assert claim("yes", "no").reason == "1 of 2 checks are met; not, or not surely: 1 (x)"
 
 
