@@ -80,6 +80,7 @@ def drawn(chart: Chart) -> Any:
             y="independent", x="shared" if chart.kind == "dots" else "independent"
         )
     whole = layered.properties(title=alt.TitleParams(chart.title, anchor="start"), description=chart.text)
+    whole = whole.configure_axis(gridColor="#888888", gridOpacity=0.25)  # for a light and for a dark page
     return whole.configure_legend(
         orient="top", labelLimit=300, columns=4, symbolSize=200, symbolOpacity=1, symbolStrokeWidth=2.5
     )
