@@ -23,10 +23,10 @@ paper: setup ## Reproduce the paper: every figure and table in a smaller form (a
 	$(BIN)/fedpick paper --all --quick
 
 test: setup ## Run the tests and show the branch coverage
-	$(BIN)/pytest -n 2 --dist loadgroup -m 'not slow' --cov --cov-report=term
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' --cov --cov-report=term
 
 test-all: setup ## Run the tests, the heavy ones too
-	$(BIN)/pytest -n 2 --dist loadgroup --cov --cov-report=term
+	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term
 
 check: setup ## Format, lint and types
 	$(BIN)/ruff format --check .

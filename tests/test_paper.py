@@ -67,9 +67,6 @@ def tiny(tmp_path_factory):
         return store, {done.item.name: done for done in reproduce(ITEMS.values(), SMALL, store)}
 
 
-pytestmark = pytest.mark.xdist_group("paper")  # the items are run once, and not in each worker
-
-
 def test_no_item_of_the_paper_is_missing():
     figures = {f"Figure {number}" for number in (1, "2a", "2b", 3, 4, 5, 6, 7, 8)}
     assert {item.source for item in ITEMS.values()} == figures | {"Table 1", "Table 2", "ours"}
