@@ -39,7 +39,7 @@ class Size(NamedTuple):
 
 
 FULL = Size("full", 10, 20, 500, 15_000, 800, (0.0005, 0.0015, 0.005, 0.015, 0.05), 60, 3)
-QUICK = Size("quick", 2, 3, 60, 15_000, 300, (0.0005, 0.005, 0.05), 10, 3)
+QUICK = Size("quick", 2, 2, 30, 15_000, 300, (0.0005, 0.005, 0.05), 5, 2)
 TINY = Size("tiny", 2, 2, 4, 200, 8, (0.0005, 0.005), 2, 2)
 
 # The paper's rows of Tables 1 and 2, and of its figures on Fashion-MNIST. With C = 0.1 it does not say d: twice m, as
@@ -85,7 +85,7 @@ def fashion(
         partition=Dirichlet(K=100, alpha=alpha),
         objective=objective,
         availability=AlternatingHalves(away=0.1) if halves else Always(),
-        metrics=Metrics(every=2 if size.whole else max(1, size.fashion_rounds // 20), clients=False),
+        metrics=Metrics(every=2 if size.whole else max(1, size.fashion_rounds // 10), clients=False),
     )
 
 
