@@ -40,6 +40,7 @@ from fedpick.experiment import (
     play,
     read,
     reading,
+    sweeps,
     to_dict,
 )
 from fedpick.selectors import ClippedLoss, Shrinking, short_name, strategy
@@ -200,7 +201,7 @@ def test_the_fields_that_are_lists_are_those_of_list_type():
             if field.type in (LocalPart, ServerPart, Metrics):
                 yield from lists(field.type, f"{here}.")
 
-    assert set(lists(Experiment)) == set(reading.LISTS)
+    assert set(lists(Experiment)) == set(sweeps.LISTS)
 
 
 # Sweeps

@@ -2,7 +2,6 @@
 
 import dataclasses
 import difflib
-import itertools
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from fedpick import selectors
 from fedpick.experiment.data import Arrays, Data, Digits, FashionMNIST, Partition, Quadratic, Synthetic
 from fedpick.experiment.description import Experiment
 from fedpick.experiment.parts import MLP, AvailabilityPart, Logistic, ModelPart, QuadraticModel
+from fedpick.experiment.sweeps import expanded
 from fedpick.protocol import Selector
 from fedpick.sim import IID, AlternatingHalves, Always, Bernoulli, DayAndNight, Dirichlet, PowerLaw, Shards
 
@@ -37,7 +37,6 @@ KINDS: dict[Any, dict[str, type[Any]]] = {
     },
 }
 MOST_SEEDS = 100_000
-LISTS = ("seeds", "model.hidden", "local.decay_at")  # fields that are lists themselves; any other list is a sweep
 
 
 def read(path: str | Path, settings: Iterable[str] = ()) -> list[Experiment]:
@@ -99,7 +98,7 @@ def from_dict(data: Mapping[str, Any]) -> list[Experiment]:
     """
     if not isinstance(data, Mapping):
         raise ValueError(f"experiment: must be a table, got {data!r}")
-    return [_one(point) for point in _expanded(data)]
+    return [_one(point) for point in expanded(data)]
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
@@ -122,34 +121,6 @@ def _one(point: dict[str, Any]) -> Experiment:
         return _CONVERTER.structure(point, Experiment)
     except cattrs.BaseValidationError as error:
         raise ValueError("\n".join(f"experiment: {sentence}" for sentence in _sentences(error, ""))) from None
-
-
-def _expanded(data: Any) -> list[dict[str, Any]]:
-    axes = list(_axes(data, ""))
-    points: list[dict[str, Any]] = []
-    for values in itertools.product(*(choices for _, choices in axes)):
-        point = json.loads(json.dumps(data, default=str))
-        for (path, _), value in zip(axes, values, strict=True):
-            *parents, last = path.split(".")
-            inner = point
-            for parent in parents:
-                inner = inner[parent]
-            inner[last] = value
-        # A table that was chosen may hold lists of its own.
-        points += _expanded(point) if any(isinstance(value, dict) for value in values) else [point]
-    return points
-
-
-def _axes(data: Mapping[str, Any], path: str) -> Iterable[tuple[str, list[Any]]]:
-    for name, value in data.items():
-        here = f"{path}{name}"
-        if isinstance(value, Mapping):
-            yield from _axes(value, f"{here}.")
-        elif isinstance(value, list) and here not in LISTS:
-            kinds = {"table" if isinstance(v, Mapping) else type(v).__name__ for v in value}
-            if not value or not (kinds == {"table"} or kinds <= {"int", "float"}):
-                raise ValueError(f"experiment: {here} must be one value, or several numbers or tables, got {value!r}")
-            yield here, value
 
 
 def _beside(experiment: Experiment, folder: Path) -> Experiment:
