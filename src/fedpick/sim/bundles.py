@@ -19,7 +19,7 @@ from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.hosts import divide
 from fedpick.sim.loop import Progress, Record, Varied, World
 from fedpick.sim.models import Model
-from fedpick.sim.programs import Apart, chunk_compiled, jitted, start
+from fedpick.sim.programs import Apart, chunk_compiled, first_models, jitted, start
 
 ON_CPU = 1  # runs in a bundle
 MUCH = 10**9  # samples times parameters: some milliseconds
@@ -42,11 +42,14 @@ class Bundles:
         self.model, self.varied, self.seed = model, varied, np.asarray(seed)
         devices = _devices()[: len(self.seed)]
         self.world = {device: jax.device_put(world, device) for device in devices}
-        self.now: list[Progress] = []
+        self.now: list[Any] = []  # of each bundle: its first models, and from then on its Progress
         self.bundles = _deal(len(self.seed), devices, len(self.seed))
 
     def begin(self) -> Evaluation:
         """Start every run; how good the first models are, [R, ...]."""
+        for device, runs in self.bundles:
+            seed = jax.device_put(self.seed[runs.start : runs.stop], device)
+            self.now.append(jitted(first_models)(self.model, seed))
         found: Evaluation = self._each(lambda *own: jitted(start).lower(*own).compile())
         return found
 

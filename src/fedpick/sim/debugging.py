@@ -9,7 +9,7 @@ import numpy as np
 
 from fedpick.protocol import Selection
 from fedpick.sim.evaluation import Evaluation
-from fedpick.sim.loop import Progress, Record, Setup, Varied, World, begin, evaluate, one_round
+from fedpick.sim.loop import Progress, Record, Setup, Varied, World, begin, evaluate, first_model, one_round
 from fedpick.sim.models import Model
 
 
@@ -24,7 +24,10 @@ class Plainly:
     def begin(self) -> Evaluation:
         """Start every run; how good the first models are."""
         with jax.disable_jit():
-            self.now = [begin(setup, seed) for setup, seed in zip(self.setups, self.seeds, strict=True)]
+            self.now = [
+                begin(setup, first_model(setup.model, seed))
+                for setup, seed in zip(self.setups, self.seeds, strict=True)
+            ]
             found: Evaluation = _numbers([evaluate(s, now) for s, now in zip(self.setups, self.now, strict=True)])
         return found
 

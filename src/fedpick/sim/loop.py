@@ -71,9 +71,13 @@ class Record(NamedTuple):
     seconds: Float[Array, ""]
 
 
-def begin(setup: Setup, seed: Any) -> Progress:
+def first_model(model: Model, seed: Any) -> Params:
+    """What a run's training starts from."""
+    return model.init(init_key(seed))
+
+
+def begin(setup: Setup, params: Params) -> Progress:
     """The state of a run before its first round."""
-    params = setup.model.init(init_key(seed))
     K = setup.federation.num_clients
     return Progress(params, setup.selector.init(K), setup.server.init(params), jnp.zeros(K, jnp.float32))
 

@@ -14,23 +14,31 @@ import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
 from fedpick.sim.evaluation import Evaluation
-from fedpick.sim.loop import Progress, Record, Setup, Varied, World, begin, evaluate, play, train_only
-from fedpick.sim.models import Model
+from fedpick.sim.loop import Progress, Record, Setup, Varied, World, begin, evaluate, first_model, play, train_only
+from fedpick.sim.models import Model, Params
 
 FEW_SEATS = 10  # of all runs together, in which kernels do little
 MAPS = 30_000  # of memory, from which on programs are let go
 STRETCH = 5  # steps without a loop around them; more take less time, and long to compile
 
 
-def start(model: Model, world: World, varied: Varied, seed: Any) -> tuple[Progress, Evaluation]:
+def first_models(model: Model, seed: Any) -> Params:
+    """Every run's first model.
+
+    A program of its own, because it is the same for all selectors and takes long to compile.
+    """
+    return _together(lambda _, seed: first_model(model, seed), (), seed)
+
+
+def start(model: Model, world: World, varied: Varied, seed: Any, params: Params) -> tuple[Progress, Evaluation]:
     """Every run before its first round."""
 
-    def one(varied: Varied, seed: Any) -> tuple[Progress, Evaluation]:
+    def one(varied: Varied, seed: Any, params: Params) -> tuple[Progress, Evaluation]:
         whole = Setup.of(model, world, varied)
-        first = begin(whole, seed)
+        first = begin(whole, params)
         return first, evaluate(whole, first)
 
-    started: tuple[Progress, Evaluation] = _together(one, varied, seed)
+    started: tuple[Progress, Evaluation] = _together(one, varied, seed, params)
     return started
 
 
@@ -78,7 +86,7 @@ def evaluation(model: Model, world: World, varied: Varied, seed: Any, now: Progr
     return found
 
 
-def _together(one: Callable[..., Any], varied: Varied, seed: Any, *now: Progress) -> Any:
+def _together(one: Callable[..., Any], varied: Any, seed: Any, *now: Any) -> Any:
     """vmap over the runs; a single run goes without, because a batch of one is slower than none."""
     if seed.shape[0] > 1:
         # What all runs share stays a single number: a copy for each would be read at every step.
@@ -164,7 +172,8 @@ def traced(
     model: Model, world: World, varied: Varied, seed: Any, stop: int | None, every: int, blocks: int
 ) -> tuple[Any, Any]:
     """The program of a chunk of these runs as JAX writes it down, and the shapes of what it gives; nothing is run."""
-    now, _ = jax.eval_shape(functools.partial(start, model), world, varied, seed)
+    params = jax.eval_shape(functools.partial(first_models, model), seed)
+    now, _ = jax.eval_shape(functools.partial(start, model), world, varied, seed, params)
     whole = functools.partial(chunk, model, every=every, blocks=blocks)
     program, shapes = jax.make_jaxpr(whole, return_shape=True)(world, varied, seed, now, 0, stop)
     return program, shapes
