@@ -16,8 +16,8 @@ setup: .venv/ready ## Make the virtual environment (the other targets do it when
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-demo: setup ## Compare the strategies on the paper's Synthetic(1,1)
-	$(BIN)/python examples/compare.py
+demo: setup ## Compare the strategies: the table, the answer, and a page (comparison/report.html)
+	$(BIN)/fedpick compare
 
 paper: setup ## Reproduce the paper: every figure and table in a smaller form (all of it: fedpick paper --all)
 	$(BIN)/fedpick paper --all --quick

@@ -17,13 +17,15 @@ MAY_IMPORT = {
     "selectors": {"protocol", "arguments", "sampling", "ledger"},
     "checks": {"protocol", "arguments"},
     "theory": {"protocol", "arguments"},
-    "sim": {"protocol", "arguments", "sampling"},
+    "sim": {"protocol", "arguments", "sampling", "report"},
     "experiment": {"protocol", "arguments", "sim", "selectors", "theory"},
     "store": {"experiment", "sim"},
+    "comparison": {"arguments", "experiment", "store", "report", "sim", "selectors"},
     "paper": {"experiment", "store", "report", "theory", "sim", "selectors", "protocol"},
     "report": set(),
     "flower": {"protocol", "arguments"},
-    "cli": {"selectors", "sim", "theory", "experiment", "store", "paper", "report", "flower"},
+    "__main__": {"cli"},
+    "cli": {"selectors", "sim", "theory", "experiment", "store", "comparison", "paper", "report", "flower"},
 }
 
 
