@@ -110,6 +110,13 @@ class Whole:
             left = (now - self.began) * (1 - share) / share if share > 0 else 0.0
             print(f"{share:4.0%}, about {duration(left)} left: {text}", file=sys.stderr, flush=True)
 
+    def begin(self, text: str) -> None:
+        """What comes now, which may take a while before it can say how far it is."""
+        if self.bar is not None:
+            self.bar.update(self.task, description=text)
+        elif not self.quiet:
+            print(f"{text} ...", file=sys.stderr, flush=True)
+
     def note(self, text: str) -> None:
         """A line that stays."""
         if self.bar is not None:

@@ -56,7 +56,7 @@ def _paper(
     size = QUICK if quick else FULL
     if seeds is not None:
         size = size._replace(name=f"{size.name}, {seeds}-seed", seeds=seeds, draws=seeds)
-    items = chosen(ITEMS if every or listed else names)
+    items = chosen(ITEMS if every or (listed and not names) else names)
     if not items:
         raise ValueError(f"paper: name an item ({', '.join(ITEMS)}), or say --all or --list")
     if listed:
@@ -79,7 +79,7 @@ def _paper(
             verdict = "left out" if done.outcome is None else done.outcome.verdict
             whole.note(f"{done.item.source}, {done.item.title}: {verdict}")
 
-        found = reproduce(items, size, store, watch, ended)
+        found = reproduce(items, size, store, watch, ended, began=lambda item: whole.begin(item.source))
     _write(found, size, store, output, docs)
 
 
@@ -106,6 +106,7 @@ def _show(items: Any, size: Any, output: Path) -> None:
     table = Table(title=f"The paper, {size.name} version")
     for name in ("name", "in the paper", "what", "runs", "left to run"):
         table.add_column(name)
+    total, whole = 0, 0.0
     for item in items:
         experiments = item.experiments(size).values()
         runs = sum(len(experiment.seeds) for experiment in experiments)
@@ -113,4 +114,6 @@ def _show(items: Any, size: Any, output: Path) -> None:
         number, work = sum(len(batch.runs) for batch in left), sum(batch.seconds for batch in left)
         rest = f"{number}, about {duration(work)}" if number else "-"
         table.add_row(item.name, item.source, item.title, str(runs), rest)
+        total, whole = total + runs, whole + work
+    table.add_row("", "", "all together (items share runs)", str(total), f"about {duration(whole)} at most")
     console().print(table)
