@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         round_keys,
         seat_key,
     )
-    from fedpick.pytree import pytree, static
+    from fedpick.pytrees import pytree, static
     from fedpick.selectors import (
         AFL,
         STRATEGIES,
@@ -74,7 +74,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """A public name, looked up when it is first asked for: ``fedpick --help`` need not wait for JAX."""
     if name in __all__:
-        for room in ("selectors", "protocol", "pytree", "ledger", "checks"):
+        for room in ("selectors", "protocol", "pytrees", "ledger", "checks"):
             found = getattr(importlib.import_module(f"fedpick.{room}"), name, None)
             if found is not None:
                 globals()[name] = found

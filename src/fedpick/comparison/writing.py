@@ -41,9 +41,6 @@ class Told:
     """A comparison with what it was made of: the experiments as plain data, their runs, and the command.
 
     ``all_runs`` where it is of whatever lies in a folder.
-
-    >>> Told.__name__
-    'Told'
     """
 
     compared: Comparison
