@@ -160,7 +160,8 @@ class Comparison:
         words = f"No run reaches {self.goal} in {self._of(base).rounds} rounds"
         if best == base:
             return f"{words}; {base} ends nearest to it."
-        difference = interval(ends[best] - ends[base], SURE + (1 - SURE) * (1 - 1 / len(others)))
+        mine, theirs = self._rows(best, base)
+        difference = interval(ends[best][mine] - ends[base][theirs], SURE + (1 - SURE) * (1 - 1 / len(others)))
         sure = np.isfinite(difference.high) and (difference.low > 0 or difference.high < 0)
         return f"{words}; {best} ends nearest, {difference} from {base}" + (
             ", for sure." if sure else ", which may be chance."
@@ -185,18 +186,20 @@ class Comparison:
 
     def _paired(self, one: str, other: str) -> tuple[Numbers, Numbers]:
         """Rounds to the target of both for each seed that both have."""
-        tables = []
-        for name in (one, other):
-            result = self._of(name)
-            last = max(result.rounds, 1)
-            rounds = np.where(np.isfinite(self._rounds(name)), np.maximum(self._rounds(name), 1), last)
-            tables.append(
-                {run.get("seed", place): n for (place, run), n in zip(enumerate(result.runs), rounds, strict=True)}
-            )
-        seeds = [seed for seed in tables[0] if seed in tables[1]]
+        places = self._rows(one, other)
+        found = []
+        for name, rows in zip((one, other), places, strict=True):
+            rounds, last = self._rounds(name)[rows], max(self._of(name).rounds, 1)
+            found.append(np.where(np.isfinite(rounds), np.maximum(rounds, 1), last))
+        return found[0], found[1]
+
+    def _rows(self, one: str, other: str) -> tuple[list[int], list[int]]:
+        """The rows of the seeds that both have."""
+        first, second = ({run["seed"]: row for row, run in enumerate(self._of(name).runs)} for name in (one, other))
+        seeds = [seed for seed in first if seed in second]
         if not seeds:
             raise ValueError(f"compare: {one} and {other} must have seeds in common, got none")
-        return np.asarray([tables[0][s] for s in seeds], float), np.asarray([tables[1][s] for s in seeds], float)
+        return [first[seed] for seed in seeds], [second[seed] for seed in seeds]
 
     def _censored(self, name: str) -> str:
         """What the factor is at the least or at the most, where some runs do not reach the target."""
