@@ -22,8 +22,9 @@ demo: setup ## Compare the strategies: the table, the answer, and a page (compar
 paper: setup ## Reproduce the paper: every figure and table in a smaller form (all of it: fedpick paper --all)
 	$(BIN)/fedpick paper --all --quick
 
+# Compiling is a good part of the tests: here it is done quickly, and in test-all as users have it.
 test: setup ## Run the tests and show the branch coverage
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' --cov --cov-report=term
+	XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0" $(BIN)/pytest -n 2 --dist loadfile -m 'not slow' --cov --cov-report=term
 
 test-all: setup ## Run the tests, the heavy ones too
 	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term
