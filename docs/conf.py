@@ -4,12 +4,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+from latex2mathml.converter import convert
+
 HERE = Path(__file__).parent
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")  # no pages of the site; their links are checked with it
 
 project = "fedpick"
 author = "the authors of fedpick"
-extensions = ["myst_parser", "sphinx.ext.mathjax"]
+extensions = ["myst_parser"]
 exclude_patterns = ["screenshots.py"]
 html_theme = "furo"
 html_title = "fedpick"
@@ -18,7 +21,7 @@ html_show_copyright = False
 highlight_language = "text"  # of a block that does not say what it is
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4  # the same anchors as GitHub's
-# Equations are drawn by MathJax, which the browser fetches; without a network they are shown as they were written.
+html_math_renderer = "mathml"  # the browser's own: no script is fetched, so that the site is whole without a network
 linkcheck_timeout = 20
 linkcheck_retries = 2
 
@@ -40,6 +43,17 @@ def sidebar(app: Any, page: str, source: list[str]) -> None:
         )
 
 
+def equation(display: str) -> Any:
+    """Write an equation as MathML, in a line or as a block."""
+
+    def visit(translator: Any, node: Any) -> None:
+        translator.body.append(convert(node.astext(), display=display))
+        raise nodes.SkipNode
+
+    return visit, None
+
+
 def setup(app: Any) -> None:
     """Tell Sphinx."""
     app.connect("source-read", sidebar)
+    app.add_html_math_renderer("mathml", equation("inline"), equation("block"))
