@@ -39,7 +39,7 @@ docs: setup ## Build the site from docs/ (build/docs/index.html); a warning is a
 	@echo build/docs/index.html
 
 linkcheck: setup ## Try every external link of the docs and of README (needs a network)
-	$(BIN)/sphinx-build -W --keep-going -q -d build/doctrees -b linkcheck docs build/linkcheck
+	$(BIN)/sphinx-build -W --keep-going -q -d build/linkcheck/doctrees -b linkcheck docs build/linkcheck
 
 bench: setup ## Measure selection up to a million clients, how a round's cost grows, skews, and the peers (downloads PyTorch)
 	$(BIN)/python benchmarks/selection.py
