@@ -238,3 +238,13 @@ def test_the_strategies_and_the_data_are_told(tmp_path, monkeypatch):
     assert fedpick("data", "draw").exit_code == 0
     assert (tmp_path / "partition.svg").read_text().startswith("<svg")
     assert fedpick("data", "draw", "-o", "p.html").exit_code == 0
+
+
+def test_seeds_that_all_say_the_same_are_no_certainty():
+    found = compared(rand=[8, 8], fast=[6, 6]).speed_up("fast")
+    assert found.mean == pytest.approx(8 / 6)
+    assert found.low < 1 < found.high  # a round more or less would change it
+
+
+def test_a_win_by_little_is_called_so():
+    assert compared(rand=[61, 72, 66, 81], fast=[60, 70, 65, 79]).answer.startswith("fast wins by little: ")

@@ -29,18 +29,18 @@ def compare(
     ] = "synthetic",
     strategies: Annotated[
         str | None,
-        typer.Option(help="Short names with commas; `fedpick strategies` lists them. [rand,pow-d,cpow-d,...]"),
+        typer.Option(help="Short names with commas; `fedpick strategies` lists them (rand,pow-d,cpow-d,...)."),
     ] = None,
-    m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients that train a round. [a tenth]")] = None,
-    d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; give it several times. [2 m]")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds. [the task's]")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each strategy. [10; fashion-mnist 3]")] = None,
+    m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients that train a round (a tenth).")] = None,
+    d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; give it several times (2 m).")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds (the task's).")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each strategy (10; fashion-mnist 3).")] = None,
     target: Annotated[
-        str | None, typer.Option(help="What is to be reached, such as 0.5 or 80%. [the loss that rand reaches]")
+        str | None, typer.Option(help="What is to be reached, such as 0.5 or 80% (the loss that rand reaches).")
     ] = None,
     metric: Annotated[str, typer.Option(help="Of what: loss, test_loss, test_accuracy, worst_loss, ...")] = "loss",
-    eta: Annotated[float | None, typer.Option(help="The learning rate. [the task's]")] = None,
-    model: Annotated[str | None, typer.Option(help="logistic, mlp or quadratic. [the task's]")] = None,
+    eta: Annotated[float | None, typer.Option(help="The learning rate (the task's).")] = None,
+    model: Annotated[str | None, typer.Option(help="logistic, mlp or quadratic (the task's).")] = None,
     availability: Annotated[
         str | None, typer.Option(help="always, alternating-halves, bernoulli or day-and-night.")
     ] = None,

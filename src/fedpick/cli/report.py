@@ -11,7 +11,7 @@ from fedpick.cli.manners import Debug, command_line, settled, tidy
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that compare, run or federate has written.")],
     target: Annotated[
-        float | None, typer.Option(help="What is to be reached. [as it was told, or what rand reaches]")
+        float | None, typer.Option(help="What is to be reached (as it was told, or what rand reaches).")
     ] = None,
     metric: Annotated[str, typer.Option(help="Of what: loss, test_loss, test_accuracy, ...")] = "loss",
     data: Annotated[Path | None, typer.Option(help="Folder with Fashion-MNIST; else FEDPICK_DATA.")] = None,

@@ -11,6 +11,7 @@ from fedpick.sim import Interval, Result, confidence, interval
 from fedpick.sim.result import METRICS, Numbers
 
 SURE = 0.95
+LITTLE = 1.1  # times as fast
 
 
 class Spread(NamedTuple):
@@ -140,10 +141,10 @@ class Comparison:
             rounds = [f"{n:.0f}" if np.isfinite(n) else f"more than {self._of(base).rounds}" for n in middles]
             level = [name for name in others if name != best and self._level(best, name)]
             also = f" {_listed(level)} may be just as fast." if level else ""
-            cost = self._cost(best)
+            cost, barely = self._cost(best), " by little" if gain.mean < LITTLE else ""
             return (
-                f"{best} wins: it reaches {self.goal} in {rounds[0]} rounds where {base} takes {rounds[1]}, {size} as "
-                f"fast ({_range(gain)}; {paired}){cost}.{also}"
+                f"{best} wins{barely}: it reaches {self.goal} in {rounds[0]} rounds where {base} takes {rounds[1]}, "
+                f"{size} as fast ({_range(gain)}; {paired}){cost}.{also}"
             )
         if all(each.high < 1 for each in gains.values()):
             return f"{base} wins: the next, {best}, reaches {self.goal} {size} as fast ({_range(gain)}; {paired})."
@@ -176,7 +177,10 @@ class Comparison:
 
     def _factor(self, one: str, other: str, level: float = SURE) -> Interval:
         slow, fast = self._paired(one, other)
-        found = interval(np.log(slow / fast), level)
+        # Rounds are known to the next evaluation only: seeds that all say the same are no certainty.
+        steps = [np.diff(self._of(name).evaluated).max(initial=1) for name in (one, other)]
+        blur = np.sqrt(np.mean((steps[0] / slow) ** 2 + (steps[1] / fast) ** 2) / 12)
+        found = interval(np.log(slow / fast), level, blur)
         with np.errstate(over="ignore"):
             return Interval(*(float(np.exp(number)) for number in found))
 

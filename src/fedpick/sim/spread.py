@@ -21,8 +21,8 @@ class Interval(NamedTuple):
         return f"{self.mean:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
 
 
-def interval(values: Any, level: float = 0.95) -> Interval:
-    """The mean of values over seeds with Student's interval.
+def interval(values: Any, level: float = 0.95, least: float = 0.0) -> Interval:
+    """The mean of values over seeds with Student's interval; the standard deviation counts as ``least`` at the least.
 
     >>> print(interval([1.0, 2.0, 3.0]))
     +2.0 [-0.5, +4.5]
@@ -32,7 +32,7 @@ def interval(values: Any, level: float = 0.95) -> Interval:
     if len(numbers) < 2:
         return Interval(mean, -np.inf, np.inf)
     quantile = stats.t.ppf((1 + level) / 2, len(numbers) - 1)
-    half = float(quantile * numbers.std(ddof=1) / np.sqrt(len(numbers)))
+    half = float(quantile * max(numbers.std(ddof=1), least) / np.sqrt(len(numbers)))
     return Interval(mean, mean - half, mean + half)
 
 
