@@ -18,38 +18,61 @@ def in_words(compared: "Comparison") -> str:
     """One sentence, and what must be said beside it."""
     base = compared.baseline
     others = [name for name in compared.names if name != base]
-    diverged = [name for name in compared.names if not np.isfinite(compared.of(name).metric("loss")[:, -1]).all()]
-    warning = f" The loss of {_listed(diverged)} did not stay finite: try a smaller learning rate." if diverged else ""
+    astray = [name for name in compared.names if not _has_learnt(compared, name)]
     if not others:
-        return f"There is nothing to compare {base} with.{warning}"
-    if base in diverged:
-        return f"There is no answer.{warning}"
-    reached = any(np.isfinite(compared.rounds_of(name)).any() for name in compared.names)
-    return (_by_rounds if reached else _by_end)(compared, others) + warning
+        return f"There is nothing to compare {base} with.{_advice(compared, astray)}"
+    if base in astray:
+        return f"There is no answer.{_advice(compared, astray)}"
+    reached = [name for name in others if np.isfinite(compared.rounds_of(name)).any()]
+    number = int(np.isfinite(compared.rounds_of(base)).sum())
+    if reached:
+        words = _by_rounds(compared, others, reached)
+    elif number:
+        seeds = len(compared.of(base).runs)
+        words = (
+            f"Only {base} reaches {compared.goal} in {compared.of(base).rounds} rounds, with {number} of {seeds} seeds."
+        )
+    else:
+        words = _by_end(compared, others)
+    return words + _advice(compared, astray)
 
 
-def _by_rounds(compared: "Comparison", others: list[str]) -> str:
+def _has_learnt(compared: "Comparison", name: str) -> bool:
+    loss = compared.of(name).metric("loss").mean(axis=0)
+    return bool(np.isfinite(loss[-1]) and loss[-1] < loss[0])
+
+
+def _advice(compared: "Comparison", astray: list[str]) -> str:
+    if not astray:
+        return ""
+    loss = compared.of(astray[0]).metric("loss").mean(axis=0)
+    went = f"went from {loss[0]:.3g} to {loss[-1]:.3g}" if len(astray) == 1 else "did not fall"
+    return f" The loss of {_listed(astray)} {went}: try another learning rate, or inputs on a scale of about 1."
+
+
+def _by_rounds(compared: "Comparison", others: list[str], reached: list[str]) -> str:
     base, goal = compared.baseline, compared.goal
     gains = {name: compared.speed_up(name, _each(others)) for name in others}
-    best = max(others, key=lambda name: gains[name].mean)
-    gain = gains[best]
-    size = f"{compared.bound(best)} {gain.mean:.2f} times as fast".strip()
+    best = max(reached, key=lambda name: gains[name].mean)
+    gain, bound = gains[best], compared.bound(best)
+    size = f"it is {bound} {gain.mean:.2f} times as fast as {base} to {goal}".replace("  ", " ")
     if not np.isfinite(gain.high):
-        return f"With one seed nothing is sure: {best} reaches {goal} {size} as {base}. Give more seeds."
+        return f"With one seed nothing is sure. The fastest is {best}: {size}. Give more seeds."
     seeds, _ = compared.rows(best, base)
     sure = f"{_range(gain)}; 95 % sure over {len(seeds)} paired seeds"
     sure += f" and {len(others)} comparisons" if len(others) > 1 else ""
-    if gain.low > 1:
+    # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.
+    if gain.low > 1 and bound in ("", "at least"):
         middles = [confidence(compared.rounds_of(name))[0] for name in (best, base)]
         rounds = [f"{n:.0f}" if np.isfinite(n) else f"more than {compared.of(base).rounds}" for n in middles]
         little = " by little" if gain.mean < LITTLE else ""
         return (
-            f"{best} wins{little}: it reaches {goal} in {rounds[0]} rounds where {base} takes {rounds[1]}, {size} "
-            f"({sure}){_cost(compared, best)}.{_level(compared, best, others)}"
+            f"{best} wins{little}: {size} ({sure}), with a median of {rounds[0]} rounds against {rounds[1]}"
+            f"{_cost(compared, best)}.{_level(compared, best, others)}"
         )
-    if all(each.high < 1 for each in gains.values()):
-        return f"{base} wins: the next, {best}, reaches {goal} {size} ({sure})."
-    return f"Nothing beats {base} for sure: the fastest, {best}, reaches {goal} {size} ({sure})."
+    if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
+        return f"{base} wins. The next is {best}: {size} ({sure})."
+    return f"Nothing beats {base} for sure. The fastest is {best}: {size} ({sure})."
 
 
 def _by_end(compared: "Comparison", others: list[str]) -> str:
@@ -85,7 +108,7 @@ def _level(compared: "Comparison", best: str, others: list[str]) -> str:
 
 def _cost(compared: "Comparison", best: str) -> str:
     traffic = compared.traffic(best)
-    return f", with {traffic:.2g} times the traffic" if np.isfinite(traffic) else ""
+    return f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) else ""
 
 
 def _range(gain: Interval) -> str:

@@ -10,6 +10,8 @@ from fedpick.comparison.answer import SURE, in_words
 from fedpick.sim import Interval, Result, confidence, interval
 from fedpick.sim.result import METRICS, Numbers
 
+LARGE = 1e4  # numbers from which on decimals say nothing
+
 
 class Spread(NamedTuple):
     """A mean over seeds and the standard deviation; NaN of a single seed."""
@@ -21,8 +23,9 @@ class Spread(NamedTuple):
         """Such as 0.489 ± 0.012; a dash where it is not known."""
         if not np.isfinite(self.mean):
             return "-" if np.isnan(self.mean) else "inf"
-        text = f"{factor * self.mean:.{digits}f}"
-        return text if np.isnan(self.deviation) else f"{text} ± {factor * self.deviation:.{digits}f}"
+        form = f".{digits}f" if abs(factor * self.mean) < LARGE else ".4g"
+        text = f"{factor * self.mean:{form}}"
+        return text if np.isnan(self.deviation) else f"{text} ± {factor * self.deviation:{form}}"
 
 
 class Standing(NamedTuple):
@@ -70,6 +73,9 @@ class Comparison:
         one_of("compare", "metric", self.metric, METRICS)
         if self.value is not None:
             require("compare", "target", self.value, "a finite number", np.isfinite)
+            if "accuracy" in self.metric and not 0 <= self.value <= 1:
+                rule = "a part, such as 0.8 or 80%"
+                raise ValueError(f"compare: target of {self.metric} must be {rule}, got {self.value:g}")
         elif self.metric != "loss":
             raise ValueError(f"compare: metric {self.metric!r} must come with a target, got none")
 
@@ -100,6 +106,11 @@ class Comparison:
         if "accuracy" in self.metric:
             return f"{self.metric.replace('_', ' ')} {self.target:.1%}"
         return f"{self.metric.replace('_', ' ')} {self.target:g}"
+
+    @property
+    def told_goal(self) -> str:
+        """The same with where it comes from."""
+        return self.goal if self.value is not None else f"{self.goal}, which every run of {self.baseline} reaches"
 
     @property
     def standings(self) -> list[Standing]:
