@@ -32,7 +32,8 @@ class Keeping:
         """Put the newest state that is whole into the adapter; the rounds that it has played are then skipped."""
         shapes = {name: list(array.shape) for name, array in adapter.arrays.items()}
         kinds = [type(layer).__name__ for layer in layers(self.strategy)]
-        text = f"{adapter.selector!r}, seed {adapter.options.seed}, {kinds}, model {shapes}"
+        of = f"seed {adapter.options.seed}, {adapter.options.clients or 'any number of'} clients"
+        text = f"{adapter.selector!r}, {of}, {kinds}, model {shapes}"
         self.owner = re.sub(r" at 0x[0-9a-f]+", "", text)
         found, refused = state.newest(self.folder / "state", self.owner)
         for sentence in refused:
