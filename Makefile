@@ -16,8 +16,8 @@ setup: .venv/ready ## Make the virtual environment (the other targets do it when
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-demo: setup ## Compare the strategies on the paper's Synthetic(1,1)
-	$(BIN)/python examples/compare.py
+demo: setup ## Compare the strategies: the table, the answer, and a page (comparison/report.html)
+	$(BIN)/fedpick compare
 
 paper: setup ## Reproduce the paper: every figure and table in a smaller form (all of it: fedpick paper --all)
 	$(BIN)/fedpick paper --all --quick
@@ -25,8 +25,9 @@ paper: setup ## Reproduce the paper: every figure and table in a smaller form (a
 flower: setup ## Run Power-of-Choice on Flower: a SuperLink and eight SuperNodes as processes on this machine
 	$(BIN)/fedpick federate --clients 8 --rounds 5
 
+# Compiling is a good part of the tests: here it is done quickly, and in test-all as users have it.
 test: setup ## Run the tests and show the branch coverage
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' --cov --cov-report=term
+	XLA_FLAGS="$$XLA_FLAGS --xla_backend_optimization_level=0" $(BIN)/pytest -n 2 --dist loadfile -m 'not slow' --cov --cov-report=term
 
 test-all: setup ## Run the tests, the heavy ones too
 	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term

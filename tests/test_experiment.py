@@ -670,3 +670,21 @@ def test_the_bar_over_everything(capsys, monkeypatch):
     with Whole(0.0) as whole:
         whole.at("nothing to do", 1.0, 1.0)
     assert capsys.readouterr().err == ""
+
+
+def test_labels_may_have_any_names_but_no_fractions(tmp_path):
+    path = tmp_path / "named.npz"
+    clients = np.arange(12) % 3
+    words, test = np.array(["cat", "dog", "ant"])[clients], {"test_x": np.ones((1, 2)), "test_y": np.array(["dog"])}
+    np.savez(path, x=np.ones((12, 2)), y=words, client=clients, **test)
+    federation = Arrays(str(path)).federation(None)
+    assert federation.classes == 3
+    assert federation.test_y.tolist() == [2]
+    np.savez(path, x=np.ones((12, 2)), y=np.where(clients == 0, 7, 10**6), client=clients)
+    assert Arrays(str(path), test_share=0).federation(None).classes == 2
+    np.savez(path, x=np.ones((12, 2)), y=clients + 0.5, client=clients)
+    with pytest.raises(ValueError, match=r"must be labels, whole numbers or words, got 0\.5"):
+        Arrays(str(path)).federation(None)
+    path.write_text("no archive")
+    with pytest.raises(ValueError, match=r"must be an \.npz of plain arrays, got .* \(it is no archive"):
+        Arrays(str(path)).federation(None)

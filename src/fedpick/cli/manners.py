@@ -1,30 +1,78 @@
 """How every command behaves: errors are one sentence, Ctrl-C says what was kept, long work shows how far it is."""
 
 import contextlib
+import os
+import shlex
 import sys
 import time
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs and of what is written.")]
+Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Any setting, such as local.tau=5.")]
+HERE = ("--output", "-o", "--data", "--docs")  # options that say where things lie on this machine
+ALOUD = ("--quiet", "-q", "--json", "--debug")  # options that change no result
 
 
 @contextlib.contextmanager
 def tidy(debug: bool, kept: str = "") -> Iterator[None]:
     """Errors that a user can mend as their sentence, with exit code 1; ``kept`` is what to say after Ctrl-C."""
     try:
-        yield
-    except (ValueError, OSError, ModuleNotFoundError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            warnings.showwarning = _Noted()
+            yield
+    except (ValueError, OSError, ModuleNotFoundError, MemoryError) as error:
         if debug:
             raise
-        typer.echo(str(error), err=True)
+        typer.echo(str(error) or "there is not enough memory for this", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         typer.echo(f"stopped; {kept}" if kept else "stopped", err=True)
         raise typer.Exit(1) from None
+
+
+class _Noted:
+    """Shows each warning once, as its sentence."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def __call__(self, message: Warning | str, *where: object, **more: object) -> None:
+        if str(message) not in self.seen:
+            self.seen.add(str(message))
+            typer.echo(f"note: {message}", err=True)
+
+
+def settled(data: Path | None) -> None:
+    """Where data sets are, for all that look for them."""
+    if data is not None:
+        os.environ["FEDPICK_DATA"] = str(data)
+
+
+def command_line() -> str:
+    """The command, less where things lie on this machine and how much is shown."""
+    kept, skip = [], False
+    for argument in sys.argv[1:]:
+        if skip or argument.split("=")[0] in HERE:
+            skip = not skip and "=" not in argument
+        elif argument not in ALOUD:
+            kept.append(argument)
+    return shlex.join(["fedpick", *kept])
+
+
+def console(stderr: bool = False, wide: int = 100) -> Any:
+    """Where tables go: as wide as the terminal, and wide enough for one where there is none; NO_COLOR is honoured."""
+    from rich.console import Console
+
+    plain = Console(stderr=stderr, highlight=False)
+    return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, width=wide)
 
 
 class Whole:
@@ -39,12 +87,11 @@ class Whole:
 
     def __enter__(self) -> "Whole":
         if self.terminal and not self.quiet and self.total > 0:
-            from rich.console import Console
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
             text = TextColumn("{task.description}")
             columns = (text, BarColumn(), TaskProgressColumn(), TimeRemainingColumn(elapsed_when_finished=True))
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.bar = Progress(*columns, console=console(stderr=True), transient=True)
             self.task = self.bar.add_task("", total=self.total)
             self.bar.start()
         return self
@@ -62,6 +109,13 @@ class Whole:
             self.printed = now
             left = (now - self.began) * (1 - share) / share if share > 0 else 0.0
             print(f"{share:4.0%}, about {duration(left)} left: {text}", file=sys.stderr, flush=True)
+
+    def begin(self, text: str) -> None:
+        """What comes now, which may take a while before it can say how far it is."""
+        if self.bar is not None:
+            self.bar.update(self.task, description=text)
+        elif not self.quiet:
+            print(f"{text} ...", file=sys.stderr, flush=True)
 
     def note(self, text: str) -> None:
         """A line that stays."""

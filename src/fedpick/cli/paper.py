@@ -1,14 +1,11 @@
 """``fedpick paper``: every figure and table of the paper, ours beside theirs, with a verdict."""
 
-import os
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli.manners import Debug, Quiet, Whole, duration, tidy
+from fedpick.cli.manners import Debug, Output, Quiet, Whole, command_line, console, duration, settled, tidy
 
 
 def paper(
@@ -17,9 +14,7 @@ def paper(
     listed: Annotated[bool, typer.Option("--list", help="Show the items and what is left to run, and end.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version, labelled as such, in minutes.")] = False,
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of partitions and draws of problems.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs and of what is written.")] = Path(
-        "paper"
-    ),
+    output: Output = Path("paper"),
     docs: Annotated[Path | None, typer.Option(help="Write reproduction.md and img/paper-*.svg there, too.")] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder with Fashion-MNIST; else FEDPICK_DATA, or a download.")
@@ -31,12 +26,17 @@ def paper(
 
     What is done is kept in the output folder, and goes on there after an interruption.
 
-    Examples: fedpick paper --all --quick; fedpick paper table1 fig3; fedpick paper --list
+    Examples:
+
+      fedpick paper --all --quick
+
+      fedpick paper table1 fig3
+
+      fedpick paper --list
     """
     kept = f"what is done is kept in {output}; the same command goes on from there"
     with tidy(debug, kept):
-        if data is not None:
-            os.environ["FEDPICK_DATA"] = str(data)
+        settled(data)
         _paper(items or [], every, listed, quick, seeds, output, docs, quiet)
 
 
@@ -56,7 +56,7 @@ def _paper(
     size = QUICK if quick else FULL
     if seeds is not None:
         size = size._replace(name=f"{size.name}, {seeds}-seed", seeds=seeds, draws=seeds)
-    items = chosen(ITEMS if every or listed else names)
+    items = chosen(ITEMS if every or (listed and not names) else names)
     if not items:
         raise ValueError(f"paper: name an item ({', '.join(ITEMS)}), or say --all or --list")
     if listed:
@@ -79,14 +79,14 @@ def _paper(
             verdict = "left out" if done.outcome is None else done.outcome.verdict
             whole.note(f"{done.item.source}, {done.item.title}: {verdict}")
 
-        found = reproduce(items, size, store, watch, ended)
+        found = reproduce(items, size, store, watch, ended, began=lambda item: whole.begin(item.source))
     _write(found, size, store, output, docs)
 
 
 def _write(found: Any, size: Any, store: Any, output: Path, docs: Path | None) -> None:
     from fedpick.paper.writing import write, write_docs
 
-    command = shlex.join(["fedpick", *_without(sys.argv[1:], ("--docs", "--output", "-o", "--data"))])
+    command = command_line()
     pages = write(found, size, store, command, output)
     if docs is not None:
         write_docs(found, size, store, command, docs)
@@ -98,19 +98,7 @@ def _write(found: Any, size: Any, store: Any, output: Path, docs: Path | None) -
         raise typer.Exit(1)
 
 
-def _without(arguments: list[str], options: tuple[str, ...]) -> list[str]:
-    """The arguments less where things lie on this machine."""
-    kept, skip = [], False
-    for argument in arguments:
-        if skip or argument.split("=")[0] in options:
-            skip = not skip and "=" not in argument
-            continue
-        kept.append(argument)
-    return kept
-
-
 def _show(items: Any, size: Any, output: Path) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from fedpick.store import Store, missing
@@ -118,6 +106,7 @@ def _show(items: Any, size: Any, output: Path) -> None:
     table = Table(title=f"The paper, {size.name} version")
     for name in ("name", "in the paper", "what", "runs", "left to run"):
         table.add_column(name)
+    total, whole = 0, 0.0
     for item in items:
         experiments = item.experiments(size).values()
         runs = sum(len(experiment.seeds) for experiment in experiments)
@@ -125,4 +114,6 @@ def _show(items: Any, size: Any, output: Path) -> None:
         number, work = sum(len(batch.runs) for batch in left), sum(batch.seconds for batch in left)
         rest = f"{number}, about {duration(work)}" if number else "-"
         table.add_row(item.name, item.source, item.title, str(runs), rest)
-    Console().print(table)
+        total, whole = total + runs, whole + work
+    table.add_row("", "", "all together (items share runs)", str(total), f"about {duration(whole)} at most")
+    console().print(table)

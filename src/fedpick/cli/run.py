@@ -7,18 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli.manners import Debug, Quiet, Whole, duration, tidy
+from fedpick.cli.manners import Debug, Output, Quiet, Settings, Whole, console, duration, settled, tidy
 
 
 def run(
     file: Annotated[Path, typer.Argument(help="A TOML file that describes the experiment, or several.")],
-    settings: Annotated[list[str] | None, typer.Option("--set", "-s", help="Such as selector.d=12.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder in which the runs are kept.")] = Path(
-        "results"
-    ),
+    settings: Settings = None,
+    output: Output = Path("results"),
     csv: Annotated[Path | None, typer.Option(help="Write the metrics of all runs by round there, too.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Log to TensorBoard in this folder, as it goes.")] = None,
     mlflow: Annotated[str | None, typer.Option(help="Log to this MLflow tracking URI, as it goes.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with Fashion-MNIST; else FEDPICK_DATA.")] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -26,9 +25,14 @@ def run(
 
     A run that is in the output folder is not run again, and one that was interrupted goes on.
 
-    Examples: fedpick run experiment.toml; fedpick run experiment.toml --set selector.d=12 --set seeds=20
+    Examples:
+
+      fedpick run experiment.toml
+
+      fedpick run experiment.toml --set selector.d=12 --set seeds=20
     """
     with tidy(debug, f"what is done is kept in {output}; the same command goes on from there"):
+        settled(data)
         _run(file, settings or [], output, csv, tensorboard, mlflow, quiet)
 
 
@@ -98,7 +102,6 @@ class _Logs(contextlib.ExitStack):
 def _show(experiments: Any, found: Any, labels: list[dict[str, Any]]) -> None:
     import numpy as np
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from fedpick.sim import confidence
@@ -124,7 +127,7 @@ def _show(experiments: Any, found: Any, labels: list[dict[str, Any]]) -> None:
         ends = {metric: result.metric(metric)[:, -1] for metric in ("loss", "test_accuracy", "worst_loss")}
         cells = [
             f"{ends['loss'].mean():.4g}",
-            f"{100 * ends['test_accuracy'].mean():.1f} ± {100 * ends['test_accuracy'].std():.1f}",
+            _accuracy(100 * ends["test_accuracy"]),
             f"{ends['worst_loss'].mean():.4g}",
             f"{np.mean(sent):.4g}",
         ]
@@ -132,4 +135,10 @@ def _show(experiments: Any, found: Any, labels: list[dict[str, Any]]) -> None:
             middle, low, high = confidence(result.rounds_to(target.target, target.value))
             cells.append(f"{middle:.0f} [{low:.0f}, {high:.0f}]")
         table.add_row(name, *cells)
-    Console().print(table)
+    console().print(table)
+
+
+def _accuracy(percent: Any) -> str:
+    """With one standard deviation over the seeds; a dash where there is no test set."""
+    mean = f"{percent.mean():.1f}"
+    return "-" if mean == "nan" else f"{mean} ± {percent.std(ddof=1):.1f}" if len(percent) > 1 else mean

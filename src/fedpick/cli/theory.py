@@ -39,7 +39,9 @@ def theory(
 ) -> None:
     """The trade-off: how fast a strategy may be (rho_bar), and what bias may stay (rho_tilde / rho_bar).
 
-    Example: fedpick theory quadratic -d 6 -d 9 -d 15 -d 30
+    Example:
+
+      fedpick theory quadratic -d 6 -d 9 -d 15 -d 30
     """
     with tidy(debug):
         _theory(problem, K, m, d, pairs, points, spread, refine, seed)

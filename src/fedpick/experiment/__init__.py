@@ -3,7 +3,7 @@
 from fedpick.experiment.data import Arrays, Digits, FashionMNIST, Quadratic, Synthetic
 from fedpick.experiment.description import Experiment
 from fedpick.experiment.parts import MLP, LocalPart, Logistic, Metrics, QuadraticModel, ServerPart
-from fedpick.experiment.reading import from_dict, override, read, to_dict
+from fedpick.experiment.reading import from_dict, nearest, override, plain, read, to_dict
 from fedpick.experiment.running import Batch, Run, batches, differences, play
 
 __all__ = [
@@ -24,7 +24,9 @@ __all__ = [
     "batches",
     "differences",
     "from_dict",
+    "nearest",
     "override",
+    "plain",
     "play",
     "read",
     "to_dict",

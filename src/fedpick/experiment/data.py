@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ class Arrays:
     """Your own data: an ``.npz`` with x, y and client (a row per sample), and test_x, test_y where there is a test set.
 
     Without test_x, ``test_share`` of every client's samples, drawn by ``seed``, becomes the test set. Without client,
-    the partition deals the samples out. Clients may have any names. Bytes are taken for pixels.
+    the partition deals the samples out. Clients and labels may have any names. Bytes are taken for pixels.
 
     >>> Arrays("mine.npz").test_share
     0.1
@@ -114,6 +115,7 @@ class Arrays:
     def federation(self, partition: Partition | None) -> Federation:
         """The clients and their data."""
         arrays = self._load()
+        self._number_labels(arrays)
         x, y = arrays["x"], arrays["y"]
         if ("client" in arrays) == (partition is not None):
             found = "has clients, so partition must be left out" if partition else "has no client, so give a partition"
@@ -133,6 +135,18 @@ class Arrays:
         prepare = pixels if x.dtype == np.uint8 else as_float
         return Federation.from_arrays(x, y, client, test=test, prepare=prepare, name=Path(self.path).name)
 
+    def _number_labels(self, arrays: dict[str, Any]) -> None:
+        """Labels that are words, or numbers far apart, become 0, 1, ... in their order."""
+        both = [name for name in ("y", "test_y") if name in arrays]
+        labels = np.concatenate([arrays[name].ravel() for name in both])
+        if labels.dtype.kind == "f" and not (labels == np.floor(labels)).all():
+            rule = "must be labels, whole numbers or words"
+            raise ValueError(f"arrays: y in {self.path!r} {rule}, got {labels[labels != np.floor(labels)][0]}")
+        kinds, numbers = np.unique(labels, return_inverse=True)
+        if labels.dtype.kind not in "iu" or kinds[0] < 0 or kinds[-1] > 10 * len(kinds):
+            for name, part in zip(both, np.split(numbers, [arrays["y"].size]), strict=False):
+                arrays[name] = part.reshape(arrays[name].shape)
+
     def _held_out(self, client: Any) -> Any:
         """Which samples are the test set: the share of each client, rounded down, so that nobody is left without."""
         lot = np.random.default_rng(self.seed).permutation(len(client))
@@ -149,6 +163,7 @@ class Arrays:
             with np.load(self.path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
         except Exception as error:  # a zip, a pickle, a text: many kinds of wrong
+            error = error if zipfile.is_zipfile(self.path) else ValueError("it is no archive that numpy.savez wrote")
             raise ValueError(f"arrays: path must be an .npz of plain arrays, got {self.path!r} ({error})") from None
         for name in ("x", "y", *(["test_y"] if "test_x" in arrays else [])):
             if name not in arrays:

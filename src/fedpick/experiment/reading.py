@@ -45,21 +45,28 @@ def read(path: str | Path, settings: Iterable[str] = ()) -> list[Experiment]:
     A list of numbers where one number belongs is a sweep, and so is a list of tables where one table belongs: every
     combination is an experiment. Paths to data are relative to the file.
     """
+    data = plain(path)
+    for setting in settings:
+        override(data, setting)
+    return from_dict(data, Path(path).parent)
+
+
+def plain(path: str | Path) -> dict[str, Any]:
+    """What a TOML or JSON file says, as it stands there."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"experiment: the file {str(path)!r} cannot be read ({error})") from None
     try:
-        data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(
             f"experiment: {path} must be {path.suffix[1:].upper() or 'TOML'}, got an error: {error}"
         ) from None
-    for setting in settings:
-        override(data, setting)
-    found = from_dict(data)
-    return [_beside(experiment, path.parent) for experiment in found]
+    if not isinstance(found, dict):
+        raise ValueError(f"experiment: {path} must hold a table, got {type(found).__name__}")
+    return found
 
 
 def override(data: dict[str, Any], setting: str) -> None:
@@ -88,8 +95,8 @@ def override(data: dict[str, Any], setting: str) -> None:
         data[last] = value.strip()
 
 
-def from_dict(data: Mapping[str, Any]) -> list[Experiment]:
-    """The experiments that plain data describe; more than one where there are sweeps.
+def from_dict(data: Mapping[str, Any], folder: Path = Path()) -> list[Experiment]:
+    """The experiments that plain data describe; more than one where there are sweeps. Paths are relative to the folder.
 
     >>> data = {"data": {"kind": "synthetic"}, "model": {"kind": "logistic"}, "rounds": 5, "seeds": 2}
     >>> local = {"tau": 2, "b": 5, "eta": [0.1, 0.2]}
@@ -98,7 +105,7 @@ def from_dict(data: Mapping[str, Any]) -> list[Experiment]:
     """
     if not isinstance(data, Mapping):
         raise ValueError(f"experiment: must be a table, got {data!r}")
-    return [_one(point) for point in expanded(data)]
+    return [_beside(_one(point), folder) for point in expanded(data)]
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:

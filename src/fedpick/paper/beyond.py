@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from fedpick.paper.claims import Check, Claim, Met, Numbers, accuracy, as_well, interval, rounds_until, shown
+from fedpick.paper.claims import Check, Claim, Met, Numbers, accuracy, as_well, rounds_until, shown
 from fedpick.paper.outcome import Found, Item, Outcome, Table
 from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
 from fedpick.report import Chart, Row, curve, dot
+from fedpick.sim import interval
 
 OBJECTIVES = ("minus-probability", "cross-entropy")
 SETTINGS = {"C = 0.03": (FEW, False), "C = 0.1": (MANY, False), "by turns": (INTERMITTENT, True)}

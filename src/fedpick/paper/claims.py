@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped]
 
-from fedpick.sim import Result, confidence
+from fedpick.sim import Interval, Result, confidence, interval
 
 Met = Literal["yes", "partly", "unclear", "no"]
 Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
@@ -61,35 +60,6 @@ def overall(met: Iterable[Met]) -> Verdict:
     if found == {"yes"}:
         return "reproduced"
     return "partly reproduced" if found & {"yes", "partly"} else "not reproduced"
-
-
-class Interval(NamedTuple):
-    """A mean over seeds and its 95 % interval; infinite where a single seed says nothing of the spread."""
-
-    mean: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        size = max(abs(self.mean), self.high - self.mean if np.isfinite(self.high) else 0.0)
-        digits = 1 if size >= 1 else 2 if size >= 0.1 else 4
-        if not np.isfinite(self.high):
-            return f"{self.mean:+.{digits}f} (one seed)"
-        return f"{self.mean:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
-
-
-def interval(values: Any) -> Interval:
-    """The mean of values over seeds with Student's 95 % interval.
-
-    >>> print(interval([1.0, 2.0, 3.0]))
-    +2.0 [-0.5, +4.5]
-    """
-    numbers = np.asarray(values, float)
-    mean = float(numbers.mean())
-    if len(numbers) < 2:
-        return Interval(mean, -np.inf, np.inf)
-    half = float(stats.t.ppf(0.975, len(numbers) - 1) * numbers.std(ddof=1) / np.sqrt(len(numbers)))
-    return Interval(mean, mean - half, mean + half)
 
 
 def accuracy(result: Result) -> Numbers:

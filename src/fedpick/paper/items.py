@@ -67,10 +67,13 @@ def reproduce(
     store: Store,
     watch: Callable[[Item, Batch, Result], None] | None = None,
     ended: Callable[[Done], None] | None = None,
+    began: Callable[[Item], None] | None = None,
 ) -> list[Done]:
     """Run what is missing and conclude, item by item. Without Fashion-MNIST, what needs it is left out, and says so."""
     found = []
     for item in items:
+        if began is not None:
+            began(item)
         with warnings.catch_warnings():
             # Clients smaller than b, and fewer of them than d, are part of the paper's setting.
             warnings.filterwarnings("ignore", message="simulate: (b=|fewer clients)")

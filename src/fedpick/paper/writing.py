@@ -1,7 +1,5 @@
 """What came out of the items, on a page (paper.html), in Markdown (reproduction.md) and as pictures."""
 
-import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -106,7 +104,7 @@ def as_markdown(done: Sequence[Done], size: Size, store: Store, command: str, pi
         for remark in each.outcome.remarks:
             lines += [remark, ""]
     lines += ["## How this was made", "", "```", command, "```", ""]
-    lines += _markdown(Table("", ("device", "versions", "runs"), tuple(_made(store))))
+    lines += _markdown(Table("", ("device", "versions", "runs"), _made(store)))
     return "\n".join(lines)
 
 
@@ -153,10 +151,5 @@ def _markdown(found: Table) -> list[str]:
     return [*title, cells(found.columns), "|" + "---|" * len(found.columns), *map(cells, found.rows), ""]
 
 
-def _made(store: Store) -> list[tuple[str, str, str]]:
-    """On which devices and with which versions the runs in the store were made."""
-    kinds: Counter[tuple[str, str]] = Counter()
-    for identity in store.identities():
-        about = json.loads((store.folder / "runs" / identity / "experiment.json").read_text())
-        kinds[about["device"], ", ".join(f"{name} {version}" for name, version in about["versions"].items())] += 1
-    return [(device, versions, str(number)) for (device, versions), number in sorted(kinds.items())]
+def _made(store: Store) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(map(str, made)) for made in store.made(store.identities()))

@@ -13,12 +13,13 @@ POINTS = 80  # of a curve, at most: more cannot be seen, and make pages large
 class Chart:
     """What is drawn: rows with ``name`` (whose they are), ``panel``, ``x``, ``y``, and ``low``, ``high`` of a spread.
 
-    ``lines`` are curves with bands; ``dots`` are values of categories ``x`` side by side. ``text`` says in words what
-    there is to see, for those who do not see it.
+    ``lines`` are curves with bands; ``dots`` are values of categories ``x`` side by side; ``strip`` has a mark for
+    every value of a category, with a ``mark`` that says what it is; ``heat`` has cells (``cell``). ``text`` says in
+    words what there is to see, for those who do not see it.
     """
 
     name: str
-    kind: Literal["lines", "dots"]
+    kind: Literal["lines", "dots", "strip", "heat"]
     title: str
     text: str
     x: str
@@ -46,10 +47,28 @@ def curve(name: str, panel: str, x: Any, values: Any) -> list[Row]:
     0.6
     """
     x, values = np.asarray(x), np.atleast_2d(np.asarray(values, float))
-    keep = np.unique(np.linspace(0, len(x) - 1, min(len(x), POINTS)).round().astype(int))
+    keep = thinned(len(x))
     mean = values.mean(axis=0)
     spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(x))
     return [_row(name, panel, float(x[i]), mean[i], mean[i] - spread[i], mean[i] + spread[i]) for i in keep]
+
+
+def thinned(number: int) -> Any:
+    """Which of so many points are drawn.
+
+    >>> len(thinned(1000))
+    80
+    """
+    return np.unique(np.linspace(0, number - 1, min(number, POINTS)).round().astype(int))
+
+
+def cell(label: str, client: int, samples: int, size: int) -> Row:
+    """So many samples of a label at a client that has ``size`` in all.
+
+    >>> cell("7", 3, 12, 40)["y"]
+    3
+    """
+    return {"name": "", "panel": "", "x": label, "y": client, "samples": samples, "size": size}
 
 
 def dot(name: str, panel: str, x: Any, value: float, low: float, high: float) -> Row:

@@ -10,6 +10,7 @@ from pathlib import Path
 from fedpick.report.charts import Chart
 from fedpick.report.drawing import altair, drawn
 
+SHORT = 24  # letters of a cell that is kept on one line
 STYLE = """
 :root { color-scheme: light dark;
   --ink: #1b1b1b; --soft: #5b5b5b; --line: #d5d5d5; --paper: #ffffff; --tint: #f3f4f6; }
@@ -17,15 +18,17 @@ STYLE = """
   :root { --ink: #ececec; --soft: #a8a8a8; --line: #444444; --paper: #16181c; --tint: #22252b; }
 }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 60rem; padding: 1rem; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; max-width: 66rem; padding: 1rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { line-height: 1.2; } h2 { margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem; }
 h3 { margin-bottom: 0.3rem; } .soft { color: var(--soft); } a { color: inherit; }
 .wide { overflow-x: auto; margin: 1rem 0; }
-table { border-collapse: collapse; font-size: 0.88rem; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--line); padding: 0.25rem 0.6rem; text-align: left; vertical-align: top; }
+table { border-collapse: collapse; font-size: 0.88rem; overflow-wrap: break-word; font-variant-numeric: tabular-nums; }
+th, td { border-bottom: 1px solid var(--line); padding: 0.25rem 0.5rem; text-align: left; vertical-align: top; }
 th { background: var(--tint); } caption { text-align: left; font-weight: 600; padding-bottom: 0.3rem; }
-.mark { font-weight: 600; }
+.short { white-space: nowrap; } .unseen { position: absolute; clip-path: inset(50%); }
+.mark { font-weight: 600; } .answer { font-size: 1.25rem; line-height: 1.4; }
+pre { background: var(--tint); padding: 0.6rem; margin: 0; }
 figure { margin: 1rem 0; } figcaption { color: var(--soft); font-size: 0.88rem; }
 .chart svg text { fill: var(--ink) !important; } .chart svg { max-width: none; }
 .chart svg .background { fill: none; }
@@ -61,9 +64,9 @@ def escaped(text: object) -> str:
     return html.escape(str(text))
 
 
-def heading(text: str, level: int = 2, anchor: str = "") -> str:
-    """A heading, and a place to link to."""
-    name = f' id="{escaped(anchor)}"' if anchor else ""
+def heading(text: str, level: int = 2, anchor: str = "", unseen: bool = False) -> str:
+    """A heading, and a place to link to; unseen where a picture shows it, for those who have the page read to them."""
+    name = (f' id="{escaped(anchor)}"' if anchor else "") + (' class="unseen"' if unseen else "")
     return f"<h{level}{name}>{escaped(text)}</h{level}>"
 
 
@@ -72,15 +75,21 @@ def paragraph(text: str, kind: str = "") -> str:
     return f'<p class="{kind}">{escaped(text)}</p>' if kind else f"<p>{escaped(text)}</p>"
 
 
+def code(text: str) -> str:
+    """A line to type."""
+    return f'<div class="wide"><pre><code>{escaped(text)}</code></pre></div>'
+
+
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], links: Sequence[str] = ()) -> str:
     """A table that scrolls by itself where the screen is narrow; ``links`` are anchors for the first column."""
     head = "".join(f'<th scope="col">{escaped(column)}</th>' for column in columns)
     body = ""
     for place, row in enumerate(rows):
         cells = [escaped(cell) for cell in row]
+        kinds = [' class="short"' if len(cell) <= SHORT else "" for cell in row]
         if links:
             cells[0] = f'<a href="#{escaped(links[place])}">{cells[0]}</a>'
-        body += "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n"
+        body += "<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, cells, strict=True)) + "</tr>\n"
     caption = f"<caption>{escaped(title)}</caption>" if title else ""
     return f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
 

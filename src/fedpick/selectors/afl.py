@@ -10,7 +10,7 @@ from fedpick import sampling
 from fedpick.arguments import answers, facts, natural, one_of, require
 from fedpick.ledger import Ledger
 from fedpick.protocol import Clients, Poll, Report, Selection
-from fedpick.pytree import pytree, static
+from fedpick.pytrees import pytree, static
 
 Fraction = float | Float[Array, ""]
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedpick.arguments import flag, require
-from fedpick.pytree import pytree, static
+from fedpick.pytrees import pytree, static
 from fedpick.sampling import shares
 
 

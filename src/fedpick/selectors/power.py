@@ -12,7 +12,7 @@ from fedpick import sampling
 from fedpick.arguments import answers, facts, known, natural, one_of, require
 from fedpick.ledger import Ledger
 from fedpick.protocol import Clients, Poll, Report, Selection
-from fedpick.pytree import pytree, static
+from fedpick.pytrees import pytree, static
 from fedpick.selectors.metric import LocalLoss, Metric, OwnMetric
 from fedpick.selectors.schedule import Schedule
 

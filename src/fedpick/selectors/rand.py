@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from fedpick import sampling
 from fedpick.arguments import answers, facts, flag, natural
 from fedpick.protocol import Clients, Poll, Report, Selection
-from fedpick.pytree import pytree, static
+from fedpick.pytrees import pytree, static
 
 Nothing = tuple[()]
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from fedpick.arguments import known, require
-from fedpick.pytree import pytree
+from fedpick.pytrees import pytree
 
 
 class Schedule(Protocol):

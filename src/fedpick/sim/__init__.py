@@ -16,8 +16,9 @@ from fedpick.sim.live import MLflow, TensorBoard
 from fedpick.sim.local import Local, Server, Steps
 from fedpick.sim.models import Model, from_apply, logistic, mlp, quadratic_model
 from fedpick.sim.partition import IID, Dirichlet, PowerLaw, Shards
-from fedpick.sim.result import Result, confidence
+from fedpick.sim.result import Result
 from fedpick.sim.simulation import simulate
+from fedpick.sim.spread import Interval, confidence, interval
 
 __all__ = [
     "IID",
@@ -30,6 +31,7 @@ __all__ = [
     "Dirichlet",
     "Failures",
     "Federation",
+    "Interval",
     "Local",
     "MLflow",
     "Model",
@@ -45,6 +47,7 @@ __all__ = [
     "digits",
     "fashion_mnist",
     "from_apply",
+    "interval",
     "logistic",
     "mlp",
     "pixels",

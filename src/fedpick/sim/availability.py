@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from fedpick import sampling
 from fedpick.arguments import known, require
-from fedpick.pytree import pytree
+from fedpick.pytrees import pytree
 
 
 class Availability(Protocol):

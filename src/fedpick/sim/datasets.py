@@ -36,6 +36,7 @@ def quadratic(K: int = 30, v: int = 5, seed: int = 0) -> Federation:
     (30, 6)
     """
     _counts("quadratic", K=K, v=v)
+    _fits("quadratic", K, 20 * (v + 4))
     rng = np.random.default_rng(seed)
     h, e = rng.uniform(1, 20, (K, 1)), rng.uniform(0, 100, (K, v))
     size = rng.uniform(size=K) ** (1 / 3)
@@ -69,6 +70,7 @@ def synthetic(
     (30, 60)
     """
     _counts("synthetic", K=K, dim=dim, classes=classes)
+    _fits("synthetic", K, 8 * 450 * dim)  # 450 samples on average
     for name, value in (("alpha", alpha), ("beta", beta)):
         require("synthetic", name, value, "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
     rng = np.random.default_rng(seed)
@@ -142,11 +144,25 @@ def find_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> 
                 return folder
         source = "data" if data is not None else "FEDPICK_DATA"
         raise FileNotFoundError(f"fashion_mnist: {source} must be a folder with {', '.join(MD5)}, got {str(given)!r}")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedpick" / "fashion-mnist"
+    return fetch_fashion_mnist(mirror=mirror)
+
+
+def fetch_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> Path:
+    """Download those of the four official files that are not yet in the folder, or in the user's cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedpick"
+    folder = Path(data if data is not None else cache) / "fashion-mnist"
     for name in MD5:
-        if not (cache / name).is_file():
-            _download(f"{mirror}/{name}", cache / name, MD5[name])
-    return cache
+        if not (folder / name).is_file():
+            _download(f"{mirror}/{name}", folder / name, MD5[name])
+    return folder
+
+
+def verify_fashion_mnist(folder: Path) -> list[Path]:
+    """The four files, each as it was published; an error where one is not."""
+    paths = [folder / name for name in MD5]
+    for path in paths:
+        _idx(path)
+    return paths
 
 
 def _download(url: str, path: Path, md5: str) -> None:
@@ -175,6 +191,15 @@ def _idx(path: Path) -> Numbers:
     plain = gzip.decompress(content)
     shape = np.frombuffer(plain, ">i4", count=plain[3], offset=4)
     return np.frombuffer(plain, np.uint8, offset=4 + 4 * plain[3]).reshape(shape)
+
+
+def _fits(owner: str, K: int, each: int) -> None:
+    """A federation that is larger than the machine is an error now, and not a process that is killed in a while."""
+    if hasattr(os, "sysconf"):
+        have, need = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), K * each
+        if need > have:
+            rule = f"small enough for its data (about {need / 1e9:,.0f} GB) to fit into memory ({have / 1e9:,.0f} GB)"
+            raise ValueError(f"{owner}: K must be {rule}, got {K}")
 
 
 def _counts(owner: str, **numbers: int) -> None:

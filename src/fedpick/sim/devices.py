@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from fedpick.arguments import require
-from fedpick.pytree import pytree
+from fedpick.pytrees import pytree
 
 TRAINING = 3.0  # passes over a sample: forward, and backward at twice its cost
 SCALAR = 4  # bytes

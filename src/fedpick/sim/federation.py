@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
 from fedpick.arguments import natural
-from fedpick.pytree import pytree, static
+from fedpick.pytrees import pytree, static
 
 Numbers = np.ndarray[Any, Any]
 

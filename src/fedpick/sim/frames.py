@@ -64,12 +64,14 @@ def write_parquet(result: Result, path: str | Path, by: str) -> None:
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     """A name to write to, which takes the place of ``path`` once all is written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield part
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
+    except OSError as error:
+        raise OSError(f"Result: the file {str(path)!r} cannot be written ({error.strerror})") from None
     finally:  # however it ends: written, a full disk, Ctrl-C
         part.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick import sampling
 from fedpick.arguments import natural, one_of, require
-from fedpick.pytree import pytree, static
+from fedpick.pytrees import pytree, static
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
 

@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from fedpick.protocol import Clients, Report, init_key, round_keys, seat_key
-from fedpick.pytree import pytree, static
+from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Failures
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation, batch_losses, everybody, full_losses, on_test_set

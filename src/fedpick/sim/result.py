@@ -121,6 +121,25 @@ class Result:
         runs = [self.runs[r] for r in keep]
         return Result(runs, self.share, self.model_bytes, self.evaluated, part, records, params, self.finished)
 
+    def plot(self, *metrics: str) -> Any:
+        """An Altair chart of metrics by round, such as ``plot("loss", "worst_loss")``; loss and accuracy unless named.
+
+        >>> from fedpick import Rand
+        >>> from fedpick.sim import Local, quadratic, quadratic_model, simulate
+        >>> result = simulate(quadratic(3), quadratic_model(5), Rand(1), Local(1, 1, 1e-3), rounds=2)
+        >>> result.plot("loss").to_dict()["title"]["text"]
+        '1 runs, 2 rounds'
+        """
+        from fedpick.sim import pictures
+
+        return pictures.plot(self, metrics or pictures.USUAL)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from fedpick.sim import pictures
+
+        return pictures.as_html(self)
+
     def to_frame(self, library: str = "pandas", by: str = "evaluation") -> Any:
         """A frame of pandas or polars with one row per run and evaluation, or per run and round (``by="round"``).
 
@@ -150,18 +169,3 @@ class Result:
         from fedpick.sim import frames
 
         frames.write_parquet(self, path, by)
-
-
-def confidence(values: Any, level: float = 0.95, draws: int = 2000, seed: int = 0) -> tuple[float, float, float]:
-    """The median of values over seeds, and a bootstrap interval for it; inf counts as later than everything.
-
-    >>> confidence([3.0, 4.0, 5.0, 4.0, float("inf")])
-    (4.0, 3.0, inf)
-    """
-    numbers = np.sort(np.asarray(values, float))
-    picks = np.random.default_rng(seed).integers(0, len(numbers), (draws, len(numbers)))
-    # The lower median needs no mean of two, which would be undefined between a number and infinity.
-    middle = (len(numbers) - 1) // 2
-    medians = np.sort(np.sort(numbers[picks], axis=1)[:, middle])
-    low, high = (medians[round(q * (draws - 1))] for q in ((1 - level) / 2, (1 + level) / 2))
-    return float(numbers[middle]), float(low), float(high)

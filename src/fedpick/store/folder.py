@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +40,14 @@ class Stored(NamedTuple):
     result: Result
     summary: dict[str, Any]
     about: dict[str, Any]
+
+
+class Made(NamedTuple):
+    """So many runs, made there with these."""
+
+    device: str
+    versions: str
+    runs: int
 
 
 class Store:
@@ -140,6 +149,14 @@ class Store:
         kept = {"name": name, "settings": settings, "found": found, "versions": versions(), "device": device()}
         write(path, kept)
         return json.loads(json.dumps(found))
+
+    def made(self, identities: Iterable[str]) -> tuple[Made, ...]:
+        """On which devices and with which versions these runs were made."""
+        kinds: Counter[tuple[str, str]] = Counter()
+        for identity in identities:
+            about = json.loads((self.folder / "runs" / identity / "experiment.json").read_text())
+            kinds[about["device"], ", ".join(f"{name} {version}" for name, version in about["versions"].items())] += 1
+        return tuple(Made(device, versions, number) for (device, versions), number in sorted(kinds.items()))
 
     def strangers(self, expected: Iterable[str] = ()) -> list[Path]:
         """Files here that are neither the store's nor expected."""

@@ -30,6 +30,7 @@ def fulfil(
         for batch, note in _begun(store, set(wanted)):
             begun = {run.identity for run in batch.runs}
             if begun & set(absent):
+                say(f"going on with {len(begun)} runs that were begun earlier")
                 _complete(store, batch, watch)
             else:  # it was killed with everything kept
                 _forget(note)

@@ -1,0 +1,100 @@
+"""``fedpick data``: fetch and verify data sets, describe and draw how they are dealt out."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedpick.cli.manners import Debug, Settings, settled, tidy
+
+data = typer.Typer(no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data.")
+Folder = Annotated[
+    Path | None, typer.Option("--data", help="Folder of the data sets; else FEDPICK_DATA, or the cache.")
+]
+Task = Annotated[str, typer.Argument(help="synthetic, quadratic, digits, fashion-mnist, or a .toml or .npz file.")]
+
+
+@data.command()
+def fetch(folder: Folder = None, debug: Debug = False) -> None:
+    """Download Fashion-MNIST where it is not there yet, and verify it.
+
+    Example:
+
+      fedpick data fetch
+    """
+    with tidy(debug):
+        from fedpick.sim.datasets import fetch_fashion_mnist, verify_fashion_mnist
+
+        for path in verify_fashion_mnist(fetch_fashion_mnist(folder)):
+            typer.echo(f"{path}: as published")
+
+
+@data.command()
+def verify(folder: Folder = None, debug: Debug = False) -> None:
+    """Check the files of Fashion-MNIST against their published sums.
+
+    Example:
+
+      fedpick data verify --data ~/datasets
+    """
+    with tidy(debug):
+        settled(folder)
+        from fedpick.sim.datasets import find_fashion_mnist, verify_fashion_mnist
+
+        for path in verify_fashion_mnist(find_fashion_mnist()):
+            typer.echo(f"{path}: as published")
+
+
+@data.command()
+def describe(task: Task = "synthetic", settings: Settings = None, folder: Folder = None, debug: Debug = False) -> None:
+    """Say what a federation's data look like: clients, sizes, labels.
+
+    Examples:
+
+      fedpick data describe my.npz
+
+      fedpick data describe digits --set partition.alpha=0.1
+    """
+    with tidy(debug):
+        settled(folder)
+        typer.echo(str(_summary(task, settings)))
+
+
+@data.command()
+def draw(
+    task: Task = "synthetic",
+    settings: Settings = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="An .svg, .pdf, .png or .html file.")] = Path(
+        "partition.svg"
+    ),
+    folder: Folder = None,
+    debug: Debug = False,
+) -> None:
+    """Draw who holds what: clients by labels, and sizes.
+
+    Example:
+
+      fedpick data draw fashion-mnist --set partition.alpha=0.1 -o partition.png
+    """
+    with tidy(debug):
+        settled(folder)
+        from fedpick.comparison.charts import partition
+        from fedpick.report.drawing import saved_as
+        from fedpick.report.page import figure, page, written
+
+        kind = output.suffix[1:]
+        if kind not in ("svg", "pdf", "png", "html"):
+            raise ValueError(f"data: output must end in .svg, .pdf, .png or .html, got {str(output)!r}")
+        chart = partition(_summary(task, settings))
+        if kind == "html":
+            written(output, page(chart.title, [figure(chart)]))
+        else:
+            saved_as(chart, output)
+        typer.echo(str(output))
+
+
+def _summary(task: str, settings: list[str] | None) -> Any:
+    from fedpick.comparison import Choices, experiments
+
+    first = experiments(task, Choices(strategies=("rand",), m=1, settings=tuple(settings or ())))[0]
+    return first.drawn(first.seeds[0]).federation().summary()
