@@ -102,7 +102,7 @@ def test_nodes_killed_in_a_poll_in_training_and_between_rounds_and_one_that_join
     assert len(trained) == rounds
     assert not {4, 5} & {k for row in trained for k in row}
     assert all(3 not in row for row in trained[2:])  # it may have been chosen once, and then did not come back
-    assert "partition-id=6" in about["experiment"]["clients"]
+    assert "partition-id=6" in about["clients"]
     assert any(6 in row for row in trained[2:])
     assert (arrays["records/seconds"][1:] < bound + 10).all(), arrays["records/seconds"]
     assert arrays["records/returned"][-1] == 2
@@ -179,7 +179,7 @@ def test_tls_and_node_authentication_as_the_documentation_says(tmp_path):
         assert run.end(START + 3 * 120) == 0, run.text
         refused = [network.log(name) for name in ("supernode-2", "supernode-3", "without-key")]
     arrays, about = kept(tmp_path / "kept")
-    assert about["experiment"]["clients"] == ["partition-id=0", "partition-id=1"]
+    assert about["clients"] == ["partition-id=0", "partition-id=1"]
     assert (arrays["records/available"] == 2).all()
     assert (arrays["records/returned"] == 1).all()
     for log in refused:

@@ -175,6 +175,7 @@ def test_the_record_is_read_by_the_store_as_a_simulation_is(tmp_path):
     assert stored.summary["final"]["test_loss"] == 0.0
     assert stored.summary["final"]["skew"] is None
     assert stored.about["experiment"]["selector"]["kind"] == "PowerOfChoice"
+    assert stored.about["clients"] == [f"partition-id={k}" for k in range(4)]
     assert store.strangers(["state"]) == []
 
 

@@ -75,8 +75,7 @@ class Keeping:
             "selector": described(adapter.selector),
             "rounds": adapter.rounds,
             "seeds": [adapter.options.seed],
-            "clients": identities,
         }
         share = size / max(size.sum(), 1e-30)
         model_bytes = sum(values.nbytes for values in model.values())
-        write(self.folder, adapter.record, self.owner, experiment, share, model_bytes)
+        write(self.folder, adapter.record, self.owner, experiment, identities, share, model_bytes)

@@ -14,7 +14,7 @@ import math
 import os
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,7 +113,13 @@ class Record:
 
 
 def write(
-    folder: Path, record: Record, owner: str, experiment: Mapping[str, Any], share: Numbers, model_bytes: int
+    folder: Path,
+    record: Record,
+    owner: str,
+    experiment: Mapping[str, Any],
+    clients: Sequence[str | None],
+    share: Numbers,
+    model_bytes: int,
 ) -> Path:
     """Write the record so far where a store of simulations keeps its runs; each file is there whole or not at all."""
     identity = hashlib.sha256(owner.encode()).hexdigest()[:16]
@@ -124,6 +130,7 @@ def write(
         "identity": identity,
         "seed": experiment["seeds"][0],
         "experiment": dict(experiment),
+        "clients": list(clients),
         "model_bytes": model_bytes,
         "versions": _versions(),
         "device": f"CPU, {os.cpu_count()} cores ({platform.machine()})",

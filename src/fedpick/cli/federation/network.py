@@ -103,7 +103,7 @@ class Network:
             text=True,
             start_new_session=True,
         )
-        self.processes["flwr-run"] = process  # type: ignore[assignment]
+        self.processes[f"run-{process.pid}"] = process  # type: ignore[assignment]
         return process
 
     def kill(self, name: str) -> None:

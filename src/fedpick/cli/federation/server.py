@@ -27,7 +27,7 @@ def main(grid: Grid, context: Context) -> None:
         return MetricRecord({"loss": mean_loss(w, x, y), "accuracy": right})
 
     rounds = Selecting(
-        FedAvg(fraction_evaluate=0.0),
+        FedAvg(fraction_evaluate=1.0),
         strategy(name, **parameters),
         seed=seed,
         clients=clients,
