@@ -125,7 +125,7 @@ def test_a_superlink_that_does_not_start_is_an_error_with_its_words(tmp_path, st
 def test_a_process_that_ignores_a_polite_end_is_killed(tmp_path, stand_ins):
     stand_ins()
     with Network(tmp_path / "net") as network:
-        deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+        deaf = "from signal import *; import time; signal(SIGTERM, SIG_IGN); print('up', flush=True); time.sleep(60)"
         network.start("stubborn", [sys.executable, "-c", deaf])
         until(lambda: "up" in network.log("stubborn"))
         process = network.processes["stubborn"]
@@ -135,9 +135,7 @@ def test_a_process_that_ignores_a_polite_end_is_killed(tmp_path, stand_ins):
 def test_without_flwr_it_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_bin", lambda: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        ModuleNotFoundError, match=r"federate: needs flwr; install it with pip install 'fedpick\[flower\]'"
-    ):
+    with pytest.raises(ModuleNotFoundError, match=r"needs flwr; install it with pip install 'fedpick\[flower\]'"):
         Network(tmp_path / "net")
 
 
