@@ -1,6 +1,8 @@
 """Real SuperLinks and SuperNodes on loopback: kills, lies, late joiners, restarts, TLS. Every wait has a bound."""
 
+import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -185,6 +187,29 @@ def test_tls_and_node_authentication_as_the_documentation_says(tmp_path):
     for log in refused:
         assert "Receiving: query.loss" not in log
         assert "Failed to activate" in log or "Connection attempt failed" in log or "ERROR" in log, log
+
+
+def test_the_command_federates_and_its_run_can_be_reported(tmp_path):
+    fedpick = str(Path(sys.executable).parent / "fedpick")
+    environment = {**os.environ, "HOME": str(tmp_path), "FEDPICK_CACHE": "", "FEDPICK_MARK": str(tmp_path)}
+    for command in (["federate", "--clients", "3", "--rounds", "2"], ["report"]):
+        place = ["-o", str(tmp_path / "out")] if command[0] == "federate" else [str(tmp_path / "out")]
+        done = subprocess.run(
+            [fedpick, *command, *place], env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert "pow-d" in (tmp_path / "out" / "report.html").read_text()
+    assert not _with(f"FEDPICK_MARK={tmp_path}")  # nothing is left running
+
+
+def _with(variable):
+    """The processes that have this in their environment, which children inherit."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if variable.encode() in path.read_bytes().split(b"\0"):
+                found.append(path.parent.name)
+    return found
 
 
 @pytest.fixture(scope="module")
