@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 from fake_grid import FakeGrid, named_app, only, plain_app, raising, saying, silent, zeros
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
 from fedpick import PowerOfChoice, Rand, Uniform, pytree, static
@@ -342,7 +342,7 @@ def test_waits_for_the_clients_that_are_expected(monkeypatch):
 
 def test_evaluation_is_among_those_who_are_there_and_does_not_wait_for_more():
     grid = FakeGrid(plain_app(), range(3))
-    grid.faults[0] = only("evaluate", raising)
+    grid.faults[0] = only("evaluate", _own_error)
     grid.faults[1] = only("evaluate", saying(extra=1.0))
     strategy = selecting(
         PowerOfChoice(m=1, d=3), FedAvg(min_evaluate_nodes=5, min_available_nodes=5, fraction_train=0.1)
@@ -354,6 +354,18 @@ def test_evaluation_is_among_those_who_are_there_and_does_not_wait_for_more():
     measured = strategy.adapter.record.measured[1]
     assert measured["worst_loss"] >= measured["mean_loss"] > 0
     assert math.isnan(measured["mean_accuracy"])
+
+
+def test_silence_in_the_evaluation_is_silence_and_an_error_there_is_not():
+    grid = FakeGrid(plain_app(), range(4))
+    grid.faults = {0: only("evaluate", silent), 1: only("evaluate", _own_error)}
+    strategy = selecting(PowerOfChoice(m=1, d=4), FedAvg())
+    play(strategy, grid, rounds=1)
+    assert strategy.adapter.rollcall.roster.available().tolist() == [False, True, True, True]
+
+
+def _own_error(message, answer):
+    return Message(Error(code=2, reason="no evaluate function"), reply_to=message)
 
 
 def test_evaluations_of_nothing_do_not_divide_by_zero():

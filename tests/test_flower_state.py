@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp import strategy as flower
 
 from fedpick import PowerOfChoice, Rand, strategy
-from fedpick.flower import Selecting
+from fedpick.flower import Selecting, SelectingMixin
 from fedpick.store import Store
 
 INNER = {
@@ -207,3 +207,26 @@ def test_names_of_arrays_keep_their_order(tmp_path):
         ours = Selecting(INNER["FedAvg"](), Rand(m=1), wait=0.0, folder=tmp_path)
         ours.start(FakeGrid(plain_app(), []), arrays, num_rounds=1, timeout=1)
     assert list(ours.adapter.arrays) == list(arrays)
+
+
+def test_a_strategy_with_the_mixin_goes_on_as_well(tmp_path):
+    class Mine(SelectingMixin, flower.FedAvgM):
+        def start(self, grid, initial_arrays, num_rounds=3, **options):
+            return super().start(grid, initial_arrays, num_rounds, timeout=0.5)
+
+    class ShortLived(FakeGrid):
+        def push_messages(self, messages):
+            for message in messages:
+                message.metadata.ttl = 60.0
+            return super().push_messages(messages)
+
+    def play(folder, rounds):
+        mine = Mine(fraction_evaluate=0.0, server_momentum=0.9)
+        mine.select_with(PowerOfChoice(m=2, d=4), seed=4, wait=0.0, folder=folder)
+        return mine, mine.start(ShortLived(plain_app(), range(8)), zeros(), num_rounds=rounds)
+
+    whole, expected = play(tmp_path / "whole", 6)
+    play(tmp_path / "parts", 2)
+    again, found = play(tmp_path / "parts", 6)
+    assert [row.clients for row in again.adapter.record.rows] == [row.clients for row in whole.adapter.record.rows]
+    np.testing.assert_array_equal(found.arrays["w"].numpy(), expected.arrays["w"].numpy())

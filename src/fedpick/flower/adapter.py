@@ -132,13 +132,18 @@ class Adapter:
         self, server_round: int, grid: Grid, configure: Callable[[Grid], Iterable[Message]]
     ) -> list[Message]:
         """The strategy's evaluation, among the clients that are there and trusted."""
+        self.evaluation.messages = []
         return [] if server_round <= self.skip else self.evaluation.configure(grid, self.rollcall.roster, configure)
 
     def aggregate_evaluate(
         self, replies: Iterable[Message], aggregate: Callable[[list[Message]], MetricRecord | None]
     ) -> MetricRecord | None:
         """What the strategy makes of the evaluations that it can read."""
-        good = self.evaluation.believed(replies)
+        answers = list(replies)
+        for line in self.evaluation.silent(answers):
+            LOG.warning("fedpick: %s did not answer the evaluation", self.rollcall.roster.identities[line])
+            self.rollcall.roster.strike(line, self.rounds - 1, self.options.quarantine)
+        good = self.evaluation.believed(answers)
         if not good:
             return None
         key = setting(self.strategy, "weighted_by_key", "num-examples")

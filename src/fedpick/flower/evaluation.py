@@ -36,6 +36,20 @@ class Evaluation:
                 self.messages = list(configure(Window(grid, nodes)))
         return self.messages
 
+    def silent(self, replies: Iterable[Message]) -> list[int]:
+        """The lines of those who said nothing; an error of their own is an answer, one that the SuperLink made is not.
+
+        An app may have no evaluation at all, which is no reason to mistrust its clients.
+        """
+        spoke = {reply.metadata.src_node_id for reply in replies}
+        return sorted({line for node, line in self.asked.items() if node not in spoke})
+
+    @property
+    def asked(self) -> dict[int, int]:
+        """Node and line of those who were asked."""
+        nodes = [message.metadata.dst_node_id for message in self.messages]
+        return {node: self.lines[node] for node in nodes if node in self.lines}
+
     def believed(self, replies: Iterable[Message]) -> list[Message]:
         """The replies that the strategy can average, by client; a single one that it cannot would end the run."""
         asked = {m.metadata.message_id: self.lines.get(m.metadata.dst_node_id, -1) for m in self.messages}
