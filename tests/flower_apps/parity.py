@@ -36,7 +36,8 @@ def loss(message, context):
     if params:
         batch = message.content["config"].get("batch-size", len(y))
         assert batch >= len(y), "the rule that both sides share: a batch holds all the data"
-        metrics["loss"] = float(-log_probabilities(params, x)[np.arange(len(y)), y].mean())
+        # In double precision: at a model of zeros all losses are equal, and must stay so when they are averaged.
+        metrics["loss"] = float(-log_probabilities(params, x)[np.arange(len(y)), y].mean(dtype=np.float64))
     return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
 
 
