@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -20,8 +21,7 @@ def configured(handler):
     """A handler with the run config, which this runtime does not pass on to clients."""
 
     def handle(message, context):
-        context.run_config = settings
-        return handler(message, context)
+        return handler(message, SimpleNamespace(node_config=context.node_config, run_config=settings))
 
     return handle
 
@@ -32,8 +32,7 @@ client.train()(configured(parity.train))
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    context.run_config = settings
-    parity.main(grid, context)
+    parity.main(grid, SimpleNamespace(run_config=settings))
 
 
 resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2, "log_to_driver": False}}
