@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper test test-all check docs linkcheck bench clean
+.PHONY: help setup demo paper flower test test-all check docs linkcheck bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -21,6 +21,9 @@ demo: setup ## Compare the strategies: the table, the answer, and a page (compar
 
 paper: setup ## Reproduce the paper: every figure and table in a smaller form (all of it: fedpick paper --all)
 	$(BIN)/fedpick paper --all --quick
+
+flower: setup ## Run Power-of-Choice on Flower: a SuperLink and eight SuperNodes as processes on this machine
+	$(BIN)/fedpick federate --clients 8 --rounds 5
 
 # Compiling is a good part of the tests: here it is done quickly, and in test-all as users have it.
 test: setup ## Run the tests and show the branch coverage

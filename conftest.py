@@ -15,6 +15,8 @@ from fedpick.sim.programs import forget_many
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+collect_ignore = ["tests/flower_apps"]  # programs for other processes
+
 hypothesis.settings.register_profile("pinned", derandomize=True, database=None, deadline=None)
 hypothesis.settings.load_profile("pinned")
 

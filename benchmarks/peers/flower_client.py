@@ -5,8 +5,8 @@ from typing import Any
 
 import torch  # type: ignore[import-not-found]
 import torch_model
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict  # type: ignore[import-not-found]
-from flwr.clientapp import ClientApp  # type: ignore[import-not-found]
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from serve import Task, load
 from torch.nn import functional as F  # type: ignore[import-not-found]  # noqa: N812
 
@@ -28,7 +28,7 @@ def received(message: Any, context: Any) -> tuple[Task, tuple[Any, Any, Any, Any
     return task, data, model, int(context.node_config["partition-id"])
 
 
-@app.train()  # type: ignore[untyped-decorator]
+@app.train()
 def train(message: Message, context: Context) -> Message:
     """Local steps; the weight is 1, because the average is plain."""
     task, data, model, client = received(message, context)
@@ -38,14 +38,14 @@ def train(message: Message, context: Context) -> Message:
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()
         optimizer.step()
-    content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": 1})}
+    content: dict[str, Any] = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": 1})}
     return Message(content=RecordDict(content), reply_to=message)
 
 
-@app.evaluate()  # type: ignore[untyped-decorator]
+@app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """The full local loss."""
     task, data, model, client = received(message, context)
     loss = torch_model.client_losses(model, task, data, [client])[0]
-    content = {"metrics": MetricRecord({"loss": loss, "client": client, "num-examples": 1})}
+    content: dict[str, Any] = {"metrics": MetricRecord({"loss": loss, "client": client, "num-examples": 1})}
     return Message(content=RecordDict(content), reply_to=message)

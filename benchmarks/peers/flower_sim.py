@@ -13,7 +13,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found]
 import torch_model
 from flower_client import app
-from flwr.app import (  # type: ignore[import-not-found]
+from flwr.app import (
     ArrayRecord,
     ConfigRecord,
     Context,
@@ -22,13 +22,17 @@ from flwr.app import (  # type: ignore[import-not-found]
     MetricRecord,
     RecordDict,
 )
-from flwr.serverapp import Grid, ServerApp  # type: ignore[import-not-found]
-from flwr.serverapp.strategy import FedAvg  # type: ignore[import-not-found]
-from flwr.simulation import run_simulation  # type: ignore[import-not-found]
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
 from serve import Metrics, Task, load, serve
 
 
-class Chosen(FedAvg):  # type: ignore[misc]
+def _metrics(answer: Message) -> Any:
+    return answer.content["metrics"]
+
+
+class Chosen(FedAvg):
     """FedAvg whose clients are drawn by size, or polled for their loss first."""
 
     def __init__(self, task: Task, grid: Grid, first: RecordDict) -> None:
@@ -38,7 +42,7 @@ class Chosen(FedAvg):  # type: ignore[misc]
         while len(nodes := list(grid.get_node_ids())) < task.K:
             time.sleep(0.1)
         for answer in self.ask(grid, first, nodes):
-            self.nodes[int(answer.content["metrics"]["client"])] = answer.metadata.src_node_id
+            self.nodes[int(_metrics(answer)["client"])] = answer.metadata.src_node_id
 
     def ask(self, grid: Grid, record: RecordDict, nodes: list[int]) -> list[Message]:
         """The answers of these nodes to an evaluation."""
@@ -51,7 +55,7 @@ class Chosen(FedAvg):  # type: ignore[misc]
         record = RecordDict({"arrays": arrays, "config": config})
 
         def losses(clients: list[int]) -> list[float]:
-            metrics = [answer.content["metrics"] for answer in self.ask(grid, record, [self.nodes[k] for k in clients])]
+            metrics = [_metrics(answer) for answer in self.ask(grid, record, [self.nodes[k] for k in clients])]
             by_client = {int(metric["client"]): float(metric["loss"]) for metric in metrics}
             return [by_client[k] for k in clients]
 
@@ -67,7 +71,7 @@ def main() -> None:
     config = ConfigRecord({"workload": str(Path(sys.argv[1]).absolute())})
     server = ServerApp()
 
-    @server.main()  # type: ignore[untyped-decorator]
+    @server.main()
     def rounds(grid: Grid, context: Context) -> None:
         arrays = ArrayRecord(model.state_dict())
         strategy = Chosen(task, grid, RecordDict({"arrays": arrays, "config": config}))

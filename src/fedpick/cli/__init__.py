@@ -7,6 +7,7 @@ import typer
 
 from fedpick.cli.compare import compare
 from fedpick.cli.data import data
+from fedpick.cli.federate import federate
 from fedpick.cli.manners import leave
 from fedpick.cli.paper import paper
 from fedpick.cli.report import report
@@ -15,7 +16,7 @@ from fedpick.cli.strategies import strategies
 from fedpick.cli.theory import theory
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-for command in (compare, run, report, paper, theory, strategies):
+for command in (compare, run, report, paper, theory, strategies, federate):
     app.command()(command)
 app.add_typer(data, name="data")
 

@@ -26,7 +26,7 @@ _INTERRUPTED: list[int] = []  # signals that came
 
 
 @contextlib.contextmanager
-def tidy(debug: bool, output: Path | None = None) -> Iterator[None]:
+def tidy(debug: bool, output: Path | None = None, ended: str = "") -> Iterator[None]:
     """Errors that a user can mend as their sentence, with exit code 1; Ctrl-C says what is kept in the output."""
     before = _listen()
     try:
@@ -45,7 +45,7 @@ def tidy(debug: bool, output: Path | None = None) -> Iterator[None]:
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         kept = output is not None and any(output.glob("*/*"))
-        rest = f"; what is done is kept in {output}; the same command goes on from there" if kept else ""
+        rest = f"; what is done is kept in {output}; the same command goes on from there" if kept else ended
         typer.echo(f"stopped{rest}", err=True)
         raise typer.Exit(1) from None
     finally:

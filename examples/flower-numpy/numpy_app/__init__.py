@@ -1,0 +1,1 @@
+"""A Flower app in NumPy: a straight line through everybody's points."""

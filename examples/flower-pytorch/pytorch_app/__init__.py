@@ -1,0 +1,1 @@
+"""A Flower app in PyTorch: images of digits or of clothes, dealt out unevenly."""

@@ -1,0 +1,89 @@
+"""The client of ``fedpick federate``: logistic regression in NumPy. It imports nothing of fedpick, as yours need not.
+
+Every message to a client starts a process, and this one starts fast.
+"""
+
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+DIM, CLASSES = 20, 5
+
+app = ClientApp()
+
+
+def data(client: int, seed: int, samples: int | None = None) -> tuple[Any, Any]:
+    """What this client holds: its own inputs and its own labelling, and its own number of samples."""
+    rng = np.random.default_rng([seed, client])
+    size = int(rng.integers(40, 400)) if samples is None else samples
+    common = np.random.default_rng([seed]).normal(size=(DIM, CLASSES))
+    own = rng.normal(size=(DIM, CLASSES))
+    centre = rng.normal(size=DIM)
+    x = centre + np.random.default_rng([seed, client, samples or 0]).normal(size=(size, DIM))
+    return x.astype(np.float32), np.argmax(x @ (common + 0.7 * own), axis=1)
+
+
+def log_probabilities(w: Any, x: Any) -> Any:
+    """Of all classes, for all samples."""
+    logits = x @ w[:-1] + w[-1]
+    logits = logits - logits.max(axis=1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+
+def mean_loss(w: Any, x: Any, y: Any) -> float:
+    """Cross-entropy, averaged in double precision: clients that are tied, as at a model of zeros, stay tied."""
+    return float(-log_probabilities(w, x)[np.arange(len(y)), y].mean(dtype=np.float64))
+
+
+def trained(w: Any, x: Any, y: Any, steps: int, batch: int, rate: float, rng: Any) -> tuple[Any, float]:
+    """The model after some steps of stochastic gradient descent, and the mean loss on the way."""
+    losses = []
+    for _ in range(steps):
+        some = rng.choice(len(y), min(batch, len(y)), replace=False)
+        log_p = log_probabilities(w, x[some])
+        losses.append(-log_p[np.arange(len(some)), y[some]].mean())
+        slope = (np.exp(log_p) - np.eye(CLASSES)[y[some]]) / len(some)
+        gradient = np.concatenate([x[some].T @ slope, slope.sum(axis=0)[None]])
+        w = (w - rate * gradient).astype(np.float32)
+    return w, float(np.mean(losses))
+
+
+def _opened(message: Message, context: Context) -> tuple[int, Any, Any]:
+    client = int(context.node_config["partition-id"])
+    return client, *data(client, int(context.run_config["seed"]))
+
+
+@app.query("loss")
+def loss(message: Message, context: Context) -> Message:
+    """How much data there is and, when a model is sent, its loss: the six lines that Power-of-Choice needs."""
+    client, x, y = _opened(message, context)
+    metrics: dict[str, Any] = {"num-examples": len(y), "partition-id": client}
+    if "arrays" in message.content:
+        w = message.content.array_records["arrays"]["w"].numpy()
+        some = int(message.content.config_records["config"].get("batch-size", len(y)))  # type: ignore[arg-type]
+        metrics["loss"] = mean_loss(w, x[:some], y[:some])
+    return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    """A few local steps."""
+    client, x, y = _opened(message, context)
+    config = message.content.config_records["config"]
+    rng = np.random.default_rng([client, int(config["server-round"]), int(config.get("fedpick-seat", 0))])  # type: ignore[arg-type]
+    w, found = trained(message.content.array_records["arrays"]["w"].numpy(), x, y, 20, 32, 0.1, rng)
+    metrics = MetricRecord({"train_loss": found, "num-examples": len(y)})
+    arrays = ArrayRecord({"w": Array(w)})
+    return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    """The loss and the accuracy on this client's data."""
+    _, x, y = _opened(message, context)
+    w = message.content.array_records["arrays"]["w"].numpy()
+    right = float((log_probabilities(w, x).argmax(axis=1) == y).mean())
+    metrics = MetricRecord({"eval_loss": mean_loss(w, x, y), "eval_acc": right, "num-examples": len(y)})
+    return Message(RecordDict({"metrics": metrics}), reply_to=message)

@@ -1,0 +1,239 @@
+"""A SuperLink and SuperNodes as processes on this machine, and nothing left of them afterwards."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",  # everything is installed: nothing is to be downloaded
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+    "OMP_NUM_THREADS": "1",  # many small processes share the cores
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+
+class Network:
+    """The processes of a federation, on loopback, with all their files in a folder.
+
+    ``security`` holds what TLS and authentication need: the options ``"superlink"`` and ``"supernode"``, and
+    ``"connection"``, lines of Flower's config.
+    """
+
+    def __init__(self, folder: Path, security: dict[str, Any] | None = None) -> None:
+        self.folder, self.security = folder, security or {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.home = folder / "home"
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.environment = {**os.environ, **QUIET, "FLWR_HOME": str(self.home), "HOME": str(self.home)}
+        self.environment["PATH"] = f"{_bin()}{os.pathsep}{os.environ.get('PATH', '')}"
+        self.ports = free_ports(3)
+        self.one_port = (
+            "--port"
+            in subprocess.run(
+                [_tool("flower-superlink"), "--help"], env=self.environment, capture_output=True, text=True, check=True
+            ).stdout
+        )  # since the APIs of the SuperLink are HTTP; before, each had a port of its own
+
+    def __enter__(self) -> "Network":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def superlink(self) -> None:
+        """Start the SuperLink and wait until it listens."""
+        runtime, fleet, control = self.ports
+        where = (
+            ["--host", "127.0.0.1", "--port", str(runtime)]
+            if self.one_port
+            else [
+                *("--serverappio-api-address", f"127.0.0.1:{runtime}"),
+                *("--fleet-api-address", f"127.0.0.1:{fleet}"),
+                *("--control-api-address", f"127.0.0.1:{control}"),
+            ]
+        )
+        options = self.security.get("superlink", ["--insecure"])
+        self.start("superlink", [_tool("flower-superlink"), *options, *where])
+        address = f"127.0.0.1:{runtime if self.one_port else control}"
+        lines = ["[superlink]", 'default = "here"', "", "[superlink.here]", f'address = "{address}"']
+        lines += self.security.get("connection", ["insecure = true"])
+        (self.home / "config.toml").write_text("\n".join(lines) + "\n")
+        for port in self.ports[: 1 if self.one_port else 3]:
+            self._until_open(port)
+
+    def supernode(self, client: int, extra: Sequence[str] | None = None, name: str | None = None) -> str:
+        """Start the SuperNode of a client; its name among the processes."""
+        name = name or f"supernode-{client}"
+        (port,) = free_ports(1)
+        own = ["--port", str(port)] if self.one_port else ["--clientappio-api-address", f"127.0.0.1:{port}"]
+        address = f"127.0.0.1:{self.ports[0] if self.one_port else self.ports[1]}"
+        options = self.security.get("supernode", ["--insecure"]) if extra is None else extra
+        config = ["--node-config", f"partition-id={client}"]
+        self.start(name, [_tool("flower-supernode"), *options, "--superlink", address, *config, *own])
+        return name
+
+    def start(self, name: str, command: Sequence[str], **extra: str) -> None:
+        """Start a process in a group of its own, whose children end with it."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command, env={**self.environment, **extra}, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def run(self, app: Path, settings: dict[str, Any]) -> subprocess.Popen[str]:
+        """Submit an app; what it logs comes out of the process that is returned, which ends with the run."""
+        chosen = " ".join(f"{key}={_toml(value)}" for key, value in settings.items())
+        command = [_tool("flwr"), "run", str(app), "here", "--stream", "--run-config", chosen]
+        process = subprocess.Popen(
+            command,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.processes[f"run-{process.pid}"] = process  # type: ignore[assignment]
+        return process
+
+    def kill(self, name: str) -> None:
+        """End a process and its children at once, as a power cut would."""
+        process = self.processes.pop(name)
+        for group in {process.pid, *_groups_below(process.pid)}:
+            _signal(group, signal.SIGKILL)
+        process.wait(timeout=30)
+
+    def stop(self) -> None:
+        """End everything, politely for five seconds."""
+        groups = {group for process in self.processes.values() for group in (process.pid, *_groups_below(process.pid))}
+        for group in groups:
+            _signal(group, signal.SIGTERM)
+        end = time.monotonic() + 5
+        while time.monotonic() < end and any(process.poll() is None for process in self.processes.values()):
+            time.sleep(0.1)
+        for group in groups:
+            _signal(group, signal.SIGKILL)
+        for process in self.processes.values():
+            process.wait(timeout=30)
+            if process.stdout is not None:
+                process.stdout.close()
+        self.processes = {}
+
+    def log(self, name: str) -> str:
+        """What a process has said."""
+        path = self.folder / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def _until_open(self, port: int, seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.processes["superlink"].poll() is not None:
+                break
+            with socket.socket() as probe:
+                probe.settimeout(1)
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    return
+            time.sleep(0.2)
+        said = self.log("superlink")[-500:]
+        raise OSError(f"federate: the SuperLink must listen on port {port}, and does not; it says {said!r}")
+
+
+def free_ports(number: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(number)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def write_app(folder: Path) -> Path:
+    """A Flower app of the client and the server beside this file."""
+    app = folder / "app"
+    (app / "federation").mkdir(parents=True, exist_ok=True)
+    here = Path(__file__).parent
+    for name in ("client.py", "server.py"):
+        shutil.copy(here / name, app / "federation" / name)
+    (app / "federation" / "__init__.py").write_text("")
+    (app / "pyproject.toml").write_text(APP)
+    return app
+
+
+APP = """
+[project]
+name = "fedpick-federation"
+version = "1.0.0"
+description = "The federation of the command fedpick federate."
+license = "Apache-2.0"
+dependencies = ["flwr"]
+
+[tool.flwr.app]
+publisher = "fedpick"
+
+[tool.flwr.app.components]
+serverapp = "federation.server:app"
+clientapp = "federation.client:app"
+
+[tool.flwr.app.config]
+clients = 8
+rounds = 5
+strategy = "pow-d"
+m = 2
+d = 4
+seed = 0
+wait = 60.0
+poll-timeout = 30.0
+train-timeout = 60.0
+folder = ""
+"""
+
+
+def _toml(value: Any) -> str:
+    return (
+        f'"{value}"' if isinstance(value, str | Path) else str(value).lower() if isinstance(value, bool) else str(value)
+    )
+
+
+def _bin() -> str:
+    return str(Path(sys.executable).parent)
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name, path=f"{_bin()}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        raise ModuleNotFoundError("federate: needs flwr; install it with pip install 'fedpick[flower]'")
+    return found
+
+
+def _groups_below(pid: int) -> set[int]:
+    """The process groups of all descendants, which Flower starts in sessions of their own."""
+    try:
+        listing = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid="], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return set()
+    rows = [tuple(map(int, line.split())) for line in listing.splitlines()]
+    below, groups = {pid}, set()
+    for _ in range(10):  # generations
+        below |= {child for child, parent, _ in rows if parent in below}
+    groups = {group for child, _, group in rows if child in below}
+    return groups - {os.getpgrp()}
+
+
+def _signal(group: int, number: int) -> None:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return

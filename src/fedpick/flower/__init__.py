@@ -1,0 +1,11 @@
+"""Real federations: Power-of-Choice, or any other selector, around any strategy of Flower."""
+
+try:
+    import flwr  # noqa: F401
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("fedpick.flower: needs flwr; install it with pip install 'fedpick[flower]'") from None
+
+from fedpick.flower.options import Options
+from fedpick.flower.strategy import Selecting, SelectingMixin
+
+__all__ = ["Options", "Selecting", "SelectingMixin"]

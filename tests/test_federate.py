@@ -1,0 +1,203 @@
+"""``fedpick federate`` and its processes, with programs that stand in for Flower's (the real ones are elsewhere)."""
+
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedpick.cli import app
+from fedpick.cli.federation import network as module
+from fedpick.cli.federation.network import Network, free_ports, write_app
+
+SUPERLINK = """
+import socket, sys, time
+if "--help" in sys.argv:
+    print("--port" if {one_port} else "--fleet-api-address")
+    sys.exit()
+if {dies}:
+    sys.exit("the port is taken")
+names = ["--port"] if {one_port} else ["--serverappio-api-address", "--fleet-api-address", "--control-api-address"]
+ports = [int(sys.argv[sys.argv.index(name) + 1].split(":")[-1]) for name in names]
+sockets = [socket.create_server(("127.0.0.1", port)) for port in ports]
+print("listening", flush=True)
+time.sleep(60)
+"""
+SUPERNODE = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+print("child", child.pid, " ".join(sys.argv[1:]), flush=True)
+time.sleep(60)
+"""
+FLWR = """
+import re, shutil, sys
+from pathlib import Path
+settings = dict(re.findall('([a-z-]+)="?([^" ]*)"?', sys.argv[-1]))
+print("\\x1b[92mINFO\\x1b[0m:  fedpick round 1: 2 clients are here; selected: partition-id=1")
+if {fails}:
+    sys.exit("Traceback: it broke")
+shutil.copytree({record!r}, settings["folder"])
+"""
+
+
+@pytest.fixture
+def stand_ins(tmp_path, monkeypatch):
+    """Programs with the names of Flower's."""
+
+    def make(one_port=True, dies=False, fails=False, record=""):
+        programs = {"flower-superlink": SUPERLINK, "flower-supernode": SUPERNODE, "flwr": FLWR}
+        for name, text in programs.items():
+            path = tmp_path / "bin" / name
+            path.parent.mkdir(exist_ok=True)
+            values = {"one_port": one_port, "dies": dies, "fails": fails, "record": str(record)}
+            filled = text.format(**values) if name != "flower-supernode" else text
+            path.write_text(f"#!{sys.executable}\n{filled}")
+            path.chmod(0o755)
+        monkeypatch.setattr(module, "_bin", lambda: str(tmp_path / "bin"))
+
+    return make
+
+
+@pytest.fixture
+def record(tmp_path):
+    """What a server keeps: two rounds of two clients."""
+    from fake_grid import FakeGrid
+    from flwr.app import Context, RecordDict
+
+    from fedpick.cli.federation import client, server
+
+    config = {
+        **{"clients": 2, "seed": 0, "strategy": "pow-d", "m": 1, "d": 2, "wait": 0.0, "rounds": 2},
+        **{"poll-timeout": 5.0, "train-timeout": 5.0, "folder": str(tmp_path / "record")},
+    }
+    grid = FakeGrid(client.app, range(2))
+    for context in grid.nodes.values():
+        context.run_config = config
+    server.main(grid, Context(1, 1, {}, RecordDict(), config))
+    return tmp_path / "record"
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" if Path("/proc").exists() else True
+
+
+def until(what):
+    end = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("one_port", [True, False])
+def test_processes_are_started_killed_and_stopped_with_their_children(tmp_path, stand_ins, one_port):
+    stand_ins(one_port)
+    with Network(tmp_path / "net") as network:
+        network.superlink()
+        assert "listening" in network.log("superlink")
+        names = [network.supernode(k) for k in range(2)]
+        until(lambda: all("child" in network.log(name) for name in names))
+        children = [int(network.log(name).split()[1]) for name in names]
+        assert "--node-config partition-id=1" in network.log("supernode-1")
+        assert ("--clientappio-api-address" in network.log("supernode-0")) is not one_port
+        assert all(map(alive, children))
+        network.kill("supernode-0")
+        until(lambda: not alive(children[0]))
+        assert alive(children[1])
+        assert network.log("nobody") == ""
+    until(lambda: not alive(children[1]))
+    assert network.processes == {}
+
+
+def test_a_superlink_that_does_not_start_is_an_error_with_its_words(tmp_path, stand_ins):
+    stand_ins(dies=True)
+    with Network(tmp_path / "net") as network, pytest.raises(OSError, match=r"must listen on port .*the port is taken"):
+        network.superlink()
+
+
+def test_a_process_that_ignores_a_polite_end_is_killed(tmp_path, stand_ins):
+    stand_ins()
+    with Network(tmp_path / "net") as network:
+        deaf = "from signal import *; import time; signal(SIGTERM, SIG_IGN); print('up', flush=True); time.sleep(60)"
+        network.start("stubborn", [sys.executable, "-c", deaf])
+        until(lambda: "up" in network.log("stubborn"))
+        process = network.processes["stubborn"]
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_without_flwr_it_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_bin", lambda: str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match=r"needs flwr; install it with pip install 'fedpick\[flower\]'"):
+        Network(tmp_path / "net")
+
+
+def test_ports_are_free_and_different():
+    ports = free_ports(3)
+    assert len(set(ports)) == 3
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", ports[0]))
+
+
+def test_the_app_is_one_that_flower_takes(tmp_path):
+    import tomllib
+
+    written = write_app(tmp_path)
+    config = tomllib.loads((written / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    for kind, maker in (("serverapp", "app = ServerApp()"), ("clientapp", "app = ClientApp()")):
+        path = config["components"][kind].removesuffix(":app").replace(".", "/")
+        assert maker in (written / f"{path}.py").read_text()
+    imports = (written / "federation" / "client.py").read_text()
+    assert "import fedpick" not in imports
+    assert "from fedpick" not in imports  # it starts anew for every message, and fast
+
+
+def test_the_command_shows_the_rounds_and_keeps_the_run(tmp_path, stand_ins, record):
+    stand_ins(record=record)
+    output = tmp_path / "out"
+    command = ["federate", "--clients", "2", "--rounds", "2", "-o", str(output)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "round 1: 2 clients are here; selected: partition-id=1" in done.output
+    assert "everything is stopped" in done.output
+    assert "pow-d, 2 clients" in done.output
+    assert len(list((output / "runs").iterdir())) == 1
+    quiet = CliRunner().invoke(app, [*command, "--quiet"])
+    assert quiet.exit_code == 0, quiet.output
+    assert "selected" not in quiet.output
+
+
+def test_fewer_rounds_than_were_asked_for_are_an_error(tmp_path, stand_ins, record):
+    stand_ins(record=record)
+    done = CliRunner().invoke(app, ["federate", "--clients", "2", "--rounds", "3", "-o", str(tmp_path / "out"), "-q"])
+    assert done.exit_code == 1
+    assert "federate: 3 rounds must be played, got 2" in done.output
+
+
+def test_a_run_that_fails_says_its_last_words(tmp_path, stand_ins):
+    stand_ins(fails=True)
+    done = CliRunner().invoke(app, ["federate", "--clients", "1", "--seats", "1", "-o", str(tmp_path / "out"), "-q"])
+    assert done.exit_code == 1
+    assert "federate: the run must end well, and did not; its last words: " in done.output
+    assert "it broke" in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["-d", "1", "--seats", "2"], "federate: -d must be at least m=2 and at most K=8, got 1"),
+        (["-d", "9"], "federate: -d must be at least m=2 and at most K=8, got 9"),
+        (["--strategy", "powd"], "strategy: name must be one of"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_started(options, sentence, tmp_path):
+    done = CliRunner().invoke(app, ["federate", "-o", str(tmp_path), *options])
+    assert done.exit_code == 1
+    assert sentence in done.output
