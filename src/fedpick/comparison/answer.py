@@ -39,7 +39,8 @@ def in_words(compared: "Comparison") -> str:
 
 def _has_learnt(compared: "Comparison", name: str) -> bool:
     loss = compared.of(name).metric("loss").mean(axis=0)
-    return bool(np.isfinite(loss[-1]) and loss[-1] < loss[0])
+    # What the first model was worth is not known in every federation.
+    return bool(np.isfinite(loss[-1]) and not loss[-1] >= loss[0])
 
 
 def _advice(compared: "Comparison", astray: list[str]) -> str:
