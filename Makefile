@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo paper flower test test-all check bench clean
+.PHONY: help setup demo paper flower test test-all check docs linkcheck bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -36,6 +36,13 @@ check: setup ## Format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: setup ## Build the site from docs/ (build/docs/index.html); a warning is an error
+	$(BIN)/sphinx-build -W --keep-going -q -d build/doctrees -b html docs build/docs
+	@echo build/docs/index.html
+
+linkcheck: setup ## Try every external link of the docs and of README (needs a network)
+	$(BIN)/sphinx-build -W --keep-going -q -d build/linkcheck/doctrees -b linkcheck docs build/linkcheck
 
 bench: setup ## Measure selection up to a million clients, how a round's cost grows, skews, and the peers (downloads PyTorch)
 	$(BIN)/python benchmarks/selection.py

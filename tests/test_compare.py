@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from fedpick.cli import app
 from fedpick.comparison import Choices, Comparison, experiments
 from fedpick.comparison.names import names
 from fedpick.experiment import to_dict
+from fedpick.sim import confidence
 
 SMALL = ["quadratic", "--strategies", "rand,pow-d", "--rounds", "400", "--seeds", "3", "--set", "metrics.every=20"]
 
@@ -40,8 +42,8 @@ def test_the_speed_up_is_students_interval_of_the_paired_logarithms():
 def test_the_answer_says_who_wins_and_how_sure_that_is():
     rand, fast = [60, 70, 65, 80, 72], [30, 33, 36, 38, 35]
     answer = compared(rand=rand, fast=fast).answer
-    assert answer.startswith("fast wins: it reaches loss 0.5 in 35 rounds where rand takes 70, 2.01 times as fast (1.8")
-    assert "95 % sure over 5 paired seeds)" in answer
+    assert answer.startswith("fast wins: it is 2.01 times as fast as rand to loss 0.5 (1.8")
+    assert "95 % sure over 5 paired seeds), with a median of 35 rounds against 70 and 0.5 times the traffic." in answer
 
 
 def test_who_is_level_with_the_winner_is_named():
@@ -60,7 +62,7 @@ def test_nothing_wins_where_the_interval_holds_one():
 
 def test_the_baseline_may_win():
     answer = compared(rand=[30, 33, 36, 38], slow=[60, 70, 65, 80]).answer
-    assert answer.startswith("rand wins: the next, slow, reaches loss 0.5 0.50 times as fast")
+    assert answer.startswith("rand wins. The next is slow: it is 0.50 times as fast as rand to loss 0.5")
 
 
 def test_a_single_seed_is_not_sure_of_anything():
@@ -79,7 +81,29 @@ def test_a_loss_that_does_not_stay_finite_is_told():
     bad = made_up([None, None])
     bad.metrics["loss"][:, -1] = np.nan
     answer = Comparison(("rand", "bad"), (made_up([30, 40]), bad), "loss", 0.5).answer
-    assert "The loss of bad did not stay finite: try a smaller learning rate." in answer
+    assert "The loss of bad went from 1 to nan: try another learning rate, or inputs on a scale of about 1." in answer
+
+
+def test_a_loss_that_does_not_fall_is_no_answer():
+    rand, fast = made_up([10, 20], last=900.0), made_up([10, 20], last=800.0)
+    answer = Comparison(("rand", "fast"), (rand, fast)).answer
+    assert answer.startswith("There is no answer. The loss of rand and fast did not fall: try another learning rate")
+
+
+def test_who_alone_reaches_the_target_is_named_and_nobody_is_fastest():
+    found = compared(rand=[60, 70, None], one=[None] * 3, two=[None] * 3)
+    assert found.answer.startswith("Only rand reaches loss 0.5 in 100 rounds, with 2 of 3 seeds.")
+
+
+def test_who_does_not_always_get_there_does_not_win_for_sure():
+    found = compared(rand=[60, 61, 62, 63], fast=[10, 11, 12, None])
+    assert "fast wins" not in found.answer
+    assert "at most" in found.answer
+
+
+def test_the_median_is_the_median():
+    assert confidence([68.0, 80, 80, 80, 80, 84, 86, 90, 98, 100])[0] == 82
+    assert confidence([1.0, np.inf])[0] == np.inf
 
 
 def test_left_out_the_target_is_what_every_run_of_the_baseline_reaches():
@@ -165,6 +189,13 @@ WRONG = {
     "no rows": (["compare", "norows.npz"], "above 0", "got 0 and 0"),
     "wrong target": (["compare", "--target", "low"], "target must be a number", "got 'low'"),
     "target without a metric": (["compare", "--metric", "los", "--target", "1"], "metric must be one of", "got 'los'"),
+    "an accuracy above 1": (["compare", "--metric", "test_accuracy", "--target", "80"], "such as 0.8 or 80%", "got 80"),
+    "no test set": (
+        ["compare", "few.npz", "--metric", "test_accuracy", "--target", "0.5"],
+        "must have a test set",
+        "few",
+    ),
+    "labels in columns": (["compare", "columns.npz"], "one label per sample", "got shape (40, 2)"),
     "unknown model": (["compare", "--model", "cnn"], "must have a kind among", "got 'cnn'"),
     "report of nothing": (["report", "nowhere"], "must be a folder with runs", "nowhere"),
     "a picture of no kind": (["data", "draw", "-o", "x.doc"], "must end in .svg", "x.doc"),
@@ -178,6 +209,8 @@ def test_wrong_usage_gets_one_sentence_and_leaves_nothing(case, tmp_path, monkey
     content = good()
     npz("nolabels.npz", x=content["x"], client=content["client"])
     npz("empty.npz")
+    npz("few.npz", **{name: values[:10] for name, values in content.items()})
+    npz("columns.npz", **{**content, "y": np.zeros((40, 2), int)})
     npz("norows.npz", **{name: values[:0] for name, values in content.items()})
     before = sorted(tmp_path.rglob("*"))
     arguments, *words = WRONG[case]
@@ -238,3 +271,50 @@ def test_the_strategies_and_the_data_are_told(tmp_path, monkeypatch):
     assert fedpick("data", "draw").exit_code == 0
     assert (tmp_path / "partition.svg").read_text().startswith("<svg")
     assert fedpick("data", "draw", "-o", "p.html").exit_code == 0
+
+
+def test_seeds_that_all_say_the_same_are_no_certainty():
+    found = compared(rand=[8, 8], fast=[6, 6]).speed_up("fast")
+    assert found.mean == pytest.approx(8 / 6)
+    assert found.low < 1 < found.high  # a round more or less would change it
+
+
+def test_a_win_by_little_is_called_so():
+    assert compared(rand=[61, 72, 66, 81], fast=[60, 70, 65, 79]).answer.startswith("fast wins by little: ")
+
+
+def test_labels_that_begin_at_1_are_as_many_classes(tmp_path):
+    path = npz(tmp_path / "five.npz", **{**good(), "y": np.arange(40) % 5 + 1})
+    assert "of 5" in fedpick("data", "describe", path).stdout
+
+
+def test_a_schedule_of_d_has_a_name():
+    chosen = Choices(("rand", "adapow-d"), rounds=50)
+    assert names([to_dict(e) for e in experiments("synthetic", chosen)]) == ("rand", "adapow-d")
+
+
+def test_a_report_names_the_run_that_is_broken_and_not_the_summary(tmp_path):
+    out = tmp_path / "out"
+    assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0
+    kept = next((out / "runs").iterdir()) / "result.npz"
+    kept.write_bytes(kept.read_bytes()[:100])
+    done = fedpick("report", out)
+    assert done.exit_code == 1
+    assert "must hold the run" in done.stderr
+    assert "summary.json" not in done.stderr
+    (out / "summary.json").write_text("{}")
+    assert "must be a summary that fedpick wrote, and is not" in fedpick("report", out).stderr
+
+
+def test_a_narrow_terminal_cuts_nothing_off(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    for width in ("60", "80"):
+        monkeypatch.setenv("COLUMNS", width)
+        shown = fedpick("report", out).stdout
+        assert "…" not in shown
+        table = shown[: shown.index("wins") if "wins" in shown else shown.index("Nothing beats")]
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", table).splitlines()[:-2]
+        assert max(map(len, lines)) <= int(width)

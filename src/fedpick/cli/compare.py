@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli.manners import Debug, Output, Quiet, Settings, command_line, console, settled, tidy
+from fedpick.cli.manners import Debug, Output, Quiet, Settings, command_line, console, heed, settled, tidy
 
 COSTS = 6  # the first column of the table that is about costs
 EXAMPLES = """
@@ -29,18 +29,18 @@ def compare(
     ] = "synthetic",
     strategies: Annotated[
         str | None,
-        typer.Option(help="Short names with commas; `fedpick strategies` lists them. [rand,pow-d,cpow-d,...]"),
+        typer.Option(help="Short names with commas; `fedpick strategies` lists them (rand,pow-d,cpow-d,...)."),
     ] = None,
-    m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients that train a round. [a tenth]")] = None,
-    d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; give it several times. [2 m]")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds. [the task's]")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each strategy. [10; fashion-mnist 3]")] = None,
+    m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients that train a round (a tenth).")] = None,
+    d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; give it several times (2 m).")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds (the task's).")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each strategy (10; fashion-mnist 3).")] = None,
     target: Annotated[
-        str | None, typer.Option(help="What is to be reached, such as 0.5 or 80%. [the loss that rand reaches]")
+        str | None, typer.Option(help="What is to be reached, such as 0.5 or 80% (the loss that rand reaches).")
     ] = None,
     metric: Annotated[str, typer.Option(help="Of what: loss, test_loss, test_accuracy, worst_loss, ...")] = "loss",
-    eta: Annotated[float | None, typer.Option(help="The learning rate. [the task's]")] = None,
-    model: Annotated[str | None, typer.Option(help="logistic, mlp or quadratic. [the task's]")] = None,
+    eta: Annotated[float | None, typer.Option(help="The learning rate (the task's).")] = None,
+    model: Annotated[str | None, typer.Option(help="logistic, mlp or quadratic (the task's).")] = None,
     availability: Annotated[
         str | None, typer.Option(help="always, alternating-halves, bernoulli or day-and-night.")
     ] = None,
@@ -56,12 +56,12 @@ def compare(
 
     Runs are kept in the output folder and not run again; an interrupted comparison goes on there.
     """
-    with tidy(debug, f"what is done is kept in {output}; the same command goes on from there"):
+    with tidy(debug, output):
         settled(data)
         from fedpick.comparison import Choices
 
         chosen = Choices(
-            tuple(name.strip() for name in strategies.split(",")) if strategies is not None else (),
+            tuple(dict.fromkeys(name.strip() for name in strategies.split(","))) if strategies is not None else (),
             m,
             tuple(d or ()),
             rounds,
@@ -72,13 +72,14 @@ def compare(
             objective,
             tuple(settings or ()),
         )
-        _compare(task, chosen, metric, _target(target, metric), output, as_json, quiet)
+        _compare(task, chosen, metric, number(target), output, as_json, quiet)
 
 
 compare.__doc__ = f"{compare.__doc__}{EXAMPLES}"
 
 
-def _target(text: str | None, metric: str) -> float | None:
+def number(text: str | None) -> float | None:
+    """A target as it is typed."""
     if text is None:
         return None
     try:
@@ -99,10 +100,12 @@ def _compare(
     Comparison(("",), (), metric, value)  # a mistake in the target is an error now
     found = experiments(task, chosen)
     called = names([to_dict(experiment) for experiment in found])
+    summary = found[0].drawn(found[0].seeds[0]).federation().summary()
+    if metric.startswith("test") and not summary.test:
+        raise ValueError(f"compare: metric {metric} must have a test set to be taken from, and {summary.name} has none")
     store = Store(output)
     for stranger in store.strangers(("report.html", "summary.json")):
         typer.echo(f"compare: {stranger} is not of fedpick's; it is left alone", err=True)
-    summary = found[0].drawn(found[0].seeds[0]).federation().summary()
     if not quiet and not as_json:
         typer.echo(
             f"{summary}\n{len(found)} strategies, {len(found[0].seeds)} seeds, {found[0].rounds} rounds", err=True
@@ -121,27 +124,34 @@ def _compare(
 
 
 def show(told: Any) -> None:
-    """The table of a comparison; in two parts where the terminal is narrow."""
+    """The table of a comparison; in two parts where the terminal is narrow, and folded where it is very narrow."""
     from rich.measure import Measurement
 
     from fedpick.comparison.writing import COLUMNS
 
     screen, whole = console(wide=200), list(range(len(COLUMNS)))
+
+    def fits(table: Any) -> bool:
+        found: bool = Measurement.get(screen, screen.options.update(width=500), table).maximum <= screen.width
+        return found
+
     table = _table(told, whole)
-    wide = Measurement.get(screen, screen.options.update(width=500), table).maximum > screen.width
-    for part in (_table(told, whole[:COSTS]), _table(told, [0, *whole[COSTS:]])) if wide else (table,):
-        screen.print(part)
+    for part in (whole,) if fits(table) else (whole[:COSTS], [0, *whole[COSTS:]]):
+        table = _table(told, part)
+        screen.print(table if fits(table) else _table(told, part, fold=True))
 
 
-def _table(told: Any, columns: list[int]) -> Any:
+def _table(told: Any, columns: list[int], fold: bool = False) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
     from fedpick.comparison.writing import COLUMNS, cells
 
-    table = Table(title=f"target: {told.compared.goal}", box=None, padding=(0, 1), collapse_padding=True)
+    title = escape(f"target: {told.compared.told_goal}")
+    table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, show_lines=fold)
     for column in columns:
-        table.add_column(COLUMNS[column], justify="right" if column else "left", no_wrap=True, vertical="bottom")
+        side: Any = "right" if column else "left"
+        table.add_column(COLUMNS[column], justify=side, no_wrap=not fold, overflow="fold", vertical="bottom")
     for row in map(cells, told.compared.standings):
         table.add_row(*(escape(row[column]) for column in columns))
     return table
@@ -181,6 +191,7 @@ class _Race:
         return self
 
     def __call__(self, batch: Any, so_far: Any) -> None:
+        heed()
         losses = so_far.metric("loss")[:, -1]
         rows: dict[str, list[float]] = {}
         for run, loss in zip(batch.runs, losses, strict=True):

@@ -3,7 +3,9 @@
 import contextlib
 import os
 import shlex
+import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -20,22 +22,63 @@ HERE = ("--output", "-o", "--data", "--docs")  # options that say where things l
 ALOUD = ("--quiet", "-q", "--json", "--debug")  # options that change no result
 
 
+_INTERRUPTED: list[int] = []  # signals that came
+
+
 @contextlib.contextmanager
-def tidy(debug: bool, kept: str = "") -> Iterator[None]:
-    """Errors that a user can mend as their sentence, with exit code 1; ``kept`` is what to say after Ctrl-C."""
+def tidy(debug: bool, output: Path | None = None) -> Iterator[None]:
+    """Errors that a user can mend as their sentence, with exit code 1; Ctrl-C says what is kept in the output."""
+    before = _listen()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("default")
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("default", UserWarning)
             warnings.showwarning = _Noted()
             yield
+    except BrokenPipeError:  # whoever read our output has enough
+        sys.stdout = sys.stderr
+        raise typer.Exit(1) from None
     except (ValueError, OSError, ModuleNotFoundError, MemoryError) as error:
         if debug:
             raise
         typer.echo(str(error) or "there is not enough memory for this", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        typer.echo(f"stopped; {kept}" if kept else "stopped", err=True)
+        kept = output is not None and any(output.glob("*/*"))
+        rest = f"; what is done is kept in {output}; the same command goes on from there" if kept else ""
+        typer.echo(f"stopped{rest}", err=True)
         raise typer.Exit(1) from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+
+def _listen() -> Any:
+    """Remember Ctrl-C: where it strikes in the middle of a callback, Python drops the exception."""
+    _INTERRUPTED.clear()
+    if threading.current_thread() is not threading.main_thread():
+        return None
+
+    def note(number: int, frame: Any) -> None:
+        _INTERRUPTED.append(number)
+        raise KeyboardInterrupt
+
+    return signal.signal(signal.SIGINT, note)
+
+
+def heed() -> None:
+    """Stop here if Ctrl-C came and was dropped."""
+    if _INTERRUPTED:
+        raise KeyboardInterrupt
+
+
+def leave(code: Any) -> None:
+    """End the process; at once where it was interrupted, because a compiler may still be at work in it."""
+    if _INTERRUPTED:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
+    sys.exit(code)
 
 
 class _Noted:
@@ -98,6 +141,7 @@ class Whole:
 
     def at(self, text: str, work: float, part: float) -> None:
         """This part of a piece of so much work is done."""
+        heed()
         self.under_way = work * part
         share = min(1.0, (self.done + self.under_way) / self.total) if self.total > 0 else 1.0
         if part >= 1:

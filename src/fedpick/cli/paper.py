@@ -34,8 +34,7 @@ def paper(
 
       fedpick paper --list
     """
-    kept = f"what is done is kept in {output}; the same command goes on from there"
-    with tidy(debug, kept):
+    with tidy(debug, output):
         settled(data)
         _paper(items or [], every, listed, quick, seeds, output, docs, quiet)
 

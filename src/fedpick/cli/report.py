@@ -11,7 +11,7 @@ from fedpick.cli.manners import Debug, command_line, settled, tidy
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that compare, run or federate has written.")],
     target: Annotated[
-        float | None, typer.Option(help="What is to be reached. [as it was told, or what rand reaches]")
+        str | None, typer.Option(help="What is to be reached (as it was told, or what rand reaches).")
     ] = None,
     metric: Annotated[str, typer.Option(help="Of what: loss, test_loss, test_accuracy, ...")] = "loss",
     data: Annotated[Path | None, typer.Option(help="Folder with Fashion-MNIST; else FEDPICK_DATA.")] = None,
@@ -27,11 +27,11 @@ def report(
     """
     with tidy(debug):
         settled(data)
-        from fedpick.cli.compare import show
+        from fedpick.cli.compare import number, show
         from fedpick.comparison import load, write
         from fedpick.experiment import from_dict
 
-        told = load(folder, metric, target, command_line())
+        told = load(folder, metric, number(target), command_line())
         summary = None
         try:
             first = from_dict(told.experiments[0])[0]

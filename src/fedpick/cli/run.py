@@ -31,7 +31,7 @@ def run(
 
       fedpick run experiment.toml --set selector.d=12 --set seeds=20
     """
-    with tidy(debug, f"what is done is kept in {output}; the same command goes on from there"):
+    with tidy(debug, output):
         settled(data)
         _run(file, settings or [], output, csv, tensorboard, mlflow, quiet)
 

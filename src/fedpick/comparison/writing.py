@@ -76,13 +76,15 @@ def load(folder: Path, metric: str = "loss", value: float | None = None, command
     if path.is_file() and value is None:
         try:
             kept = json.loads(path.read_text())
-            if not kept["all_runs"]:
-                experiments = [from_dict(plain)[0] for plain in kept["experiments"]]
-                return tell(experiments, store, kept["target"]["metric"], kept["value"], kept["command"])
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+            plains = [] if kept["all_runs"] else kept["experiments"]
+            experiments = [from_dict(plain)[0] for plain in plains]
+            told = (kept["target"]["metric"], kept["value"], kept["command"])
+        except (ValueError, KeyError, TypeError, IndexError):
             raise ValueError(
-                f"report: {path} must be a summary of fedpick's, got {error!r}; remove it to start anew"
+                f"report: {path} must be a summary that fedpick wrote, and is not; remove it to start anew"
             ) from None
+        if experiments:
+            return tell(experiments, store, *told)
     found = {identity: store.load(identity) for identity in store.identities()}
     groups = _grouped([stored for stored in found.values() if stored is not None])
     if not groups:
@@ -123,7 +125,7 @@ def draw(told: Told, summary: Summary | None = None) -> str:
     """The page; ``summary`` is of the federation, which is drawn where it is given."""
     compared = told.compared
     parts = [paragraph(compared.answer, "answer")]
-    parts.append(table(f"The target is {compared.goal}", COLUMNS, map(cells, compared.standings)))
+    parts.append(table(f"The target is {compared.told_goal}", COLUMNS, map(cells, compared.standings)))
     parts.append(paragraph(NOTES.format(baseline=compared.baseline), "soft"))
     for chart in charts(compared, summary):
         parts += [heading(chart.title, anchor=chart.name, unseen=True), figure(chart)]
@@ -142,7 +144,7 @@ def cells(standing: Standing) -> list[str]:
     rounds = f"{middle} [{', '.join(ends)}]" if standing.seeds > 1 and standing.reached else middle
     gain = standing.speed_up
     faster = "1" if gain is None else f"{SIGNS[standing.bound]}{gain.mean:.2f}"
-    if gain is not None and standing.seeds > 1:
+    if gain is not None and standing.seeds > 1 and not standing.bound:
         faster += f" [{gain.low:.2f}, {gain.high:.2f}]"
     return [
         standing.name,

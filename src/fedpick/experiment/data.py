@@ -136,16 +136,19 @@ class Arrays:
         return Federation.from_arrays(x, y, client, test=test, prepare=prepare, name=Path(self.path).name)
 
     def _number_labels(self, arrays: dict[str, Any]) -> None:
-        """Labels that are words, or numbers far apart, become 0, 1, ... in their order."""
+        """Labels of any names become 0, 1, ... in their order."""
         both = [name for name in ("y", "test_y") if name in arrays]
+        for name in both:
+            if arrays[name].ndim != 1:
+                rule = "must be one label per sample"
+                raise ValueError(f"arrays: {name} in {self.path!r} {rule}, got shape {arrays[name].shape}")
         labels = np.concatenate([arrays[name].ravel() for name in both])
         if labels.dtype.kind == "f" and not (labels == np.floor(labels)).all():
             rule = "must be labels, whole numbers or words"
             raise ValueError(f"arrays: y in {self.path!r} {rule}, got {labels[labels != np.floor(labels)][0]}")
-        kinds, numbers = np.unique(labels, return_inverse=True)
-        if labels.dtype.kind not in "iu" or kinds[0] < 0 or kinds[-1] > 10 * len(kinds):
-            for name, part in zip(both, np.split(numbers, [arrays["y"].size]), strict=False):
-                arrays[name] = part.reshape(arrays[name].shape)
+        numbers = np.unique(labels, return_inverse=True)[1]
+        for name, part in zip(both, np.split(numbers, [arrays["y"].size]), strict=False):
+            arrays[name] = part
 
     def _held_out(self, client: Any) -> Any:
         """Which samples are the test set: the share of each client, rounded down, so that nobody is left without."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from fedpick.report.charts import Chart
 from fedpick.report.drawing import altair, drawn
 
+ALONE = " Click a name in the legend to see it alone."
 SHORT = 24  # letters of a cell that is kept on one line
 STYLE = """
 :root { color-scheme: light dark;
@@ -103,7 +104,7 @@ def figure(chart: Chart) -> str:
     return (
         f'<figure><div class="wide"><div class="chart" id="{name}" role="img" aria-label="{text}"></div></div>'
         f'<script type="application/json" data-chart="{name}">{spec}</script>'
-        f"<figcaption>{text} Click a name in the legend to see it alone.</figcaption></figure>"
+        f"<figcaption>{text}{'' if chart.kind == 'heat' else ALONE}</figcaption></figure>"
     )
 
 

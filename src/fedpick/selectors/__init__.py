@@ -112,7 +112,8 @@ def short_name(selector: Any) -> str:
     if kind == "PowerOfChoice":
         name = {"full": "pow-d", "batch": "cpow-d", "stale": "rpow-d"}[plain.pop("loss")]
         if isinstance(plain["d"], dict):
-            name, plain = f"ada{name}", {**plain, "rounds": plain.pop("d")["rounds"]}
+            name, rounds = f"ada{name}", plain.pop("d")["rounds"]
+            plain["rounds"] = rounds
     elif kind == "Rand":
         name = "rand" if plain.pop("replace") else "rand-distinct"
     else:
