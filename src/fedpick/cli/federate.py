@@ -28,7 +28,7 @@ def federate(
 
     Example: fedpick federate --clients 8 --rounds 5
     """
-    with tidy(debug, "the SuperLink and the SuperNodes are stopped"):
+    with tidy(debug):
         seats = m if m is not None else max(clients // 4, 1)
         candidates = d if d is not None else min(2 * seats, clients)
         if not seats <= candidates <= clients:
