@@ -1,10 +1,11 @@
 """What ``Selecting`` costs on Flower: its own work per round at many listed nodes, and pow-d beside plain FedAvg.
 
-    python benchmarks/flower.py [--processes] [--json FILE]
+    python benchmarks/flower.py [--simulation] [--processes] [--json FILE]
 
 The first part has a grid without a network, whose clients answer at once; what is counted is the server's round less
-the time spent in the grid and its clients. The second part (``--processes``) starts a SuperLink and SuperNodes on this
-machine and plays rounds of plain FedAvg, of rpow-d and of pow-d in turn, on the same federation.
+the time spent in the grid and its clients. The others play rounds of plain FedAvg, of rpow-d and of pow-d
+in turn on one federation, in Flower's simulation runtime (``--simulation``), and with a SuperLink and SuperNodes as
+processes on this machine (``--processes``).
 """
 
 import argparse
@@ -166,8 +167,42 @@ def processes(K: int, rounds: int) -> dict[str, list[float]]:
         return seconds
 
 
+def simulation(K: int, rounds: int) -> dict[str, list[float]]:
+    """The same in Flower's simulation runtime, whose workers stay alive (``pip install 'flwr[simulation]'``)."""
+    from types import SimpleNamespace
+
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+    from flwr.simulation import run_simulation
+
+    import fedpick.cli.federation.client as client
+
+    found = Path(tempfile.mkdtemp()) / "seconds.json"
+    config: Any = {"clients": K, "rounds": rounds, "folder": str(found), "seed": 0}
+    program: dict[str, Any] = {}
+    exec(SERVER.replace("@app.main()", ""), program)
+    app, server = ClientApp(), ServerApp()
+
+    def configured(handler: Any) -> Any:
+        # This runtime does not pass a run config on to the clients.
+        return lambda message, context: handler(
+            message, SimpleNamespace(node_config=context.node_config, run_config=config)
+        )
+
+    app.query("loss")(configured(client.loss))
+    app.train()(configured(client.train))
+    server.main()(lambda grid, context: program["main"](grid, SimpleNamespace(run_config=config)))
+    resources: Any = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"log_to_driver": False}}
+    run_simulation(server, app, num_supernodes=K, backend_config=resources)
+    seconds: dict[str, list[float]] = json.loads(found.read_text())
+    return seconds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--simulation", action="store_true", help="also in Flower's simulation runtime, which needs Ray"
+    )
     parser.add_argument("--processes", action="store_true", help="also with real processes, in some minutes")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -178,11 +213,12 @@ def main() -> None:
     for K in (100, 1000, 10_000):
         found["own"][K] = own_work(K)
         print(f"K = {K:6,}: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in found["own"][K].items()))
-    if arguments.processes:
-        found["processes"] = processes(K=4, rounds=6)
-        for name, seconds in found["processes"].items():
-            low, middle, high = np.percentile(seconds, [25, 50, 75])
-            print(f"4 SuperNodes, {name}: {middle:.1f} s [{low:.1f}, {high:.1f}] a round")
+    for kind, measure, rounds in (("simulation", simulation, 20), ("processes", processes, 6)):
+        if getattr(arguments, kind):
+            found[kind] = measure(4, rounds)
+            for name, seconds in found[kind].items():
+                low, middle, high = np.percentile(seconds, [25, 50, 75])
+                print(f"{kind}, 4 clients, {name}: {middle:.2f} s [{low:.2f}, {high:.2f}] a round")
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=1))
 
