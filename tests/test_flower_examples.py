@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fake_grid import FakeGrid
 from flwr.app import Context, RecordDict
+from processes import Network, Run, kept
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -48,3 +49,20 @@ def test_the_example_in_pytorch_learns_digits(monkeypatch, tmp_path, name):
     run("flower-pytorch", "pytorch_app", monkeypatch, 6, strategy=name, rounds=12, folder=str(tmp_path))
     (summary,) = tmp_path.glob("runs/*/summary.json")
     assert json.loads(summary.read_text())["final"]["test_accuracy"] > 0.3  # of ten classes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["flower-numpy", "flower-pytorch"])
+def test_flwr_run_takes_the_example(tmp_path, name):
+    if name == "flower-pytorch":
+        pytest.importorskip("torch")
+    settings = {"clients": 4, "rounds": 2, "m": 1, "d": 2}
+    with Network(tmp_path) as network:
+        network.superlink()
+        for k in range(4):
+            network.supernode(k)
+        run = Run(network, EXAMPLES / name, {**settings, "folder": str(tmp_path / "kept")})
+        assert run.end(300) == 0, run.text
+    arrays, about = kept(tmp_path / "kept")
+    assert arrays["records/returned"].tolist() == [1, 1], run.text
+    assert about["experiment"]["selector"]["d"] == 2
