@@ -515,27 +515,31 @@ def test_killed_between_two_runs_the_batch_is_finished_as_it_was(tmp_path, monke
 
 
 SCRIPT = """
-import sys
+import sys, time
 from fedpick.experiment import from_dict
 from fedpick.store import run
 import fedpick.store.running
 import json
 fedpick.store.running.LONG = 0.0
 plain = json.loads(sys.argv[2])
-run(from_dict(plain), sys.argv[1], watch=lambda batch, so_far: print(so_far.rounds, flush=True))
+def watch(batch, so_far):
+    print(so_far.rounds, flush=True)
+    if so_far.rounds >= int(sys.argv[3]):
+        time.sleep(60)  # until it is killed, however busy the machine is
+run(from_dict(plain), sys.argv[1], watch)
 """
 
 
-def start(folder, data):
+def start(folder, data, hold=10**9):
     environment = {**os.environ, "FEDPICK_CACHE": "", "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder), json.dumps(data)]
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder), json.dumps(data), str(hold)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_for_real_it_goes_on(how, tmp_path):
     data = plain("rounds=3000", "metrics.every=10")
-    with start(tmp_path / "a", data) as process:
+    with start(tmp_path / "a", data, hold=200) as process:
         for line in process.stdout:
             if int(line) >= 200:
                 process.send_signal(how)
