@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fedpick import PowerOfChoice
+from fedpick.measures import METRICS
 from fedpick.sim import Local, quadratic, quadratic_model, simulate
-from fedpick.sim.result import METRICS
 
 COSTS = ["messages", "bytes_down", "bytes_up", "poll_samples", "train_samples", "seconds"]
 BY_EVALUATION = ["seed", "d", "round", *METRICS]

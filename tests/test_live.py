@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from fedpick import Full, Rand
+from fedpick.measures import METRICS
 from fedpick.sim import Local, MLflow, TensorBoard, digits, logistic, quadratic, quadratic_model, simulate, simulation
 from fedpick.sim.bundles import Bundles
 from fedpick.sim.partition import IID
-from fedpick.sim.result import METRICS
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fedpick import selectors
+from fedpick.experiment import leaves
 
 Plain = dict[str, Any]  # an experiment as plain data
 
@@ -41,20 +42,6 @@ def strategy(plain: Plain) -> str:
         return selectors.short_name(selectors.from_dict(part))  # type: ignore[arg-type]
     except ValueError:
         return str(part)
-
-
-def leaves(plain: Any, path: str = "") -> Plain:
-    """Every setting by its path.
-
-    >>> leaves({"local": {"tau": 2}})
-    {'local.tau': 2}
-    """
-    if not isinstance(plain, dict):
-        return {path: plain}
-    found: Plain = {}
-    for name, value in plain.items():
-        found |= leaves(value, f"{path}.{name}" if path else str(name))
-    return found
 
 
 def _all(pieces: Iterable[list[str]]) -> Iterable[str]:

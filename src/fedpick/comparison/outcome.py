@@ -7,8 +7,9 @@ import numpy as np
 
 from fedpick.arguments import one_of, require
 from fedpick.comparison.answer import SURE, in_words
+from fedpick.measures import METRICS
 from fedpick.sim import Interval, Result, confidence, interval
-from fedpick.sim.result import METRICS, Numbers
+from fedpick.sim.result import Numbers
 
 LARGE = 1e4  # numbers from which on decimals say nothing
 

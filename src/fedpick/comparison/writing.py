@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from fedpick.comparison.charts import charts
-from fedpick.comparison.names import Plain, leaves, names, strategy
+from fedpick.comparison.names import Plain, names, strategy
 from fedpick.comparison.outcome import Comparison, Standing
-from fedpick.experiment import Experiment, from_dict, to_dict
+from fedpick.experiment import Experiment, from_dict, leaves, to_dict
 from fedpick.report.page import code, figure, heading, page, paragraph, table, written
 from fedpick.sim import Result, Summary
 from fedpick.store import Made, Store, Stored, joined, results

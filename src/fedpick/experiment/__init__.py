@@ -4,7 +4,7 @@ from fedpick.experiment.data import Arrays, Digits, FashionMNIST, Quadratic, Syn
 from fedpick.experiment.description import Experiment
 from fedpick.experiment.parts import MLP, LocalPart, Logistic, Metrics, QuadraticModel, ServerPart
 from fedpick.experiment.reading import from_dict, nearest, override, plain, read, to_dict
-from fedpick.experiment.running import Batch, Run, batches, differences, play
+from fedpick.experiment.running import Batch, Run, batches, differences, leaves, play
 
 __all__ = [
     "MLP",
@@ -24,6 +24,7 @@ __all__ = [
     "batches",
     "differences",
     "from_dict",
+    "leaves",
     "nearest",
     "override",
     "plain",

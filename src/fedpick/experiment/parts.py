@@ -8,6 +8,7 @@ import numpy as np
 import optax  # type: ignore[import-untyped]
 
 from fedpick.arguments import one_of, require
+from fedpick.measures import METRICS
 from fedpick.sim import (
     AlternatingHalves,
     Always,
@@ -23,7 +24,6 @@ from fedpick.sim import (
     quadratic_model,
 )
 from fedpick.sim.models import Objective
-from fedpick.sim.result import METRICS
 
 # One object for each name, so that the same name is the same compiled program.
 OPTIMIZERS: dict[str, Any] = {

@@ -160,13 +160,13 @@ def differences(experiments: Iterable[Experiment]) -> Iterator[dict[str, Any]]:
     chosen = list(experiments)
     tables = [to_dict(experiment) for experiment in chosen]
     mixed = [part for part in tables[0] if part == "selector" or _varies(_kind(table[part]) for table in tables)]
-    flat = [_leaves({k: v for k, v in table.items() if k not in mixed}) for table in tables]
-    varied = [path for path in dict.fromkeys(itertools.chain(*flat)) if _varies(leaves.get(path) for leaves in flat)]
-    for experiment, leaves in zip(chosen, flat, strict=True):
+    flat = [leaves({k: v for k, v in table.items() if k not in mixed}) for table in tables]
+    varied = [path for path in dict.fromkeys(itertools.chain(*flat)) if _varies(own.get(path) for own in flat)]
+    for experiment, own in zip(chosen, flat, strict=True):
         whole = {part: _shown(getattr(experiment, part)) for part in mixed}
         yield {
             **{part: text for part, text in whole.items() if _varies(_shown(getattr(e, part)) for e in chosen)},
-            **{path: leaves[path] for path in varied if path in leaves and path != "name"},
+            **{path: own[path] for path in varied if path in own and path != "name"},
         }
 
 
@@ -182,10 +182,15 @@ def _shown(part: Any) -> str:
     return short_name(part) if hasattr(part, "propose") else str(part)
 
 
-def _leaves(plain: Any, path: str = "") -> dict[str, Any]:
+def leaves(plain: Any, path: str = "") -> dict[str, Any]:
+    """Every setting of plain data by its path.
+
+    >>> leaves({"local": {"tau": 2}})
+    {'local.tau': 2}
+    """
     if not isinstance(plain, dict):
         return {path: plain}
     found: dict[str, Any] = {}
     for name, value in plain.items():
-        found |= _leaves(value, f"{path}.{name}" if path else name)
+        found |= leaves(value, f"{path}.{name}" if path else str(name))
     return found

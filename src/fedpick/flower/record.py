@@ -20,20 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Numbers = np.ndarray[Any, Any]
+from fedpick.measures import METRICS, traffic
 
-METRICS = (
-    "loss",
-    "test_loss",
-    "test_accuracy",
-    "skew",
-    "mean_loss",
-    "worst_loss",
-    "loss_variance",
-    "mean_accuracy",
-    "worst_accuracy",
-)
-SCALAR = 4  # bytes of a loss in a reply
+Numbers = np.ndarray[Any, Any]
 
 
 class Row(NamedTuple):
@@ -101,9 +90,7 @@ class Record:
             sum(getattr(row, n) for row in self.rows) for n in ("polled", "trained", "returned")
         )
         costs = {
-            "messages": 2 * polled + trained + returned,
-            "bytes_down": model_bytes * (polled + trained),
-            "bytes_up": SCALAR * polled + (model_bytes + SCALAR) * returned,
+            **traffic(polled, trained, returned, model_bytes),
             **{
                 name: _finite(math.fsum(getattr(row, name) for row in self.rows))
                 for name in ("poll_samples", "train_samples", "seconds")

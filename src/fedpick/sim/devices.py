@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from fedpick.arguments import require
+from fedpick.measures import SCALAR
 from fedpick.pytrees import pytree
 
 TRAINING = 3.0  # passes over a sample: forward, and backward at twice its cost
-SCALAR = 4  # bytes
 
 
 @pytree

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from fedpick.arguments import one_of
+from fedpick.measures import METRICS
 from fedpick.sim.extras import imported
-from fedpick.sim.result import METRICS, Numbers, Result
+from fedpick.sim.result import Numbers, Result
 
 BY = ("evaluation", "round")
 LIBRARIES = ("pandas", "polars")

@@ -7,8 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from fedpick.measures import METRICS
 from fedpick.sim.extras import imported, installed
-from fedpick.sim.result import METRICS, Numbers, Result
+from fedpick.sim.result import Numbers, Result
 
 MLFLOW_BATCH = 1000  # metrics that MLflow takes in one call
 

@@ -8,21 +8,9 @@ import jax
 import numpy as np
 
 from fedpick.arguments import one_of
-from fedpick.sim.devices import SCALAR
+from fedpick.measures import METRICS, traffic
 
 Numbers = np.ndarray[Any, Any]
-
-METRICS = (
-    "loss",
-    "test_loss",
-    "test_accuracy",
-    "skew",
-    "mean_loss",
-    "worst_loss",
-    "loss_variance",
-    "mean_accuracy",
-    "worst_accuracy",
-)
 
 
 @dataclass(frozen=True)
@@ -96,9 +84,7 @@ class Result:
         """Exact costs by round, [R, T]: messages, bytes_down, bytes_up, poll_samples, train_samples, seconds."""
         counted = {name: self.records[name].astype(np.int64) for name in ("polled", "trained", "returned")}
         return {
-            "messages": 2 * counted["polled"] + counted["trained"] + counted["returned"],
-            "bytes_down": self.model_bytes * (counted["polled"] + counted["trained"]),
-            "bytes_up": SCALAR * counted["polled"] + (self.model_bytes + SCALAR) * counted["returned"],
+            **traffic(**counted, model_bytes=self.model_bytes),
             **{name: self.records[name] for name in ("poll_samples", "train_samples", "seconds")},
         }
 

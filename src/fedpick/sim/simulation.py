@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.arguments import require
+from fedpick.measures import METRICS
 from fedpick.protocol import init_key
 from fedpick.sim import checkpoint as disk
 from fedpick.sim import hosts
@@ -34,7 +35,7 @@ from fedpick.sim.loop import Record, Varied, World
 from fedpick.sim.models import Model
 from fedpick.sim.programs import keep_programs, traced
 from fedpick.sim.progress import Bar
-from fedpick.sim.result import METRICS, Result
+from fedpick.sim.result import Result
 
 CHUNK = 100  # rounds, about
 

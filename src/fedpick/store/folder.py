@@ -28,8 +28,8 @@ import jax
 import numpy as np
 
 from fedpick.experiment import Experiment, Run, to_dict
+from fedpick.measures import METRICS
 from fedpick.sim import Result
-from fedpick.sim.result import METRICS
 
 FILES = ("experiment.json", "result.npz", "summary.json")
 
