@@ -10,12 +10,12 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from fedpick.sim.programs import forget_many
+from fedpick.sim._engine.compilation import forget_many
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-collect_ignore = ["tests/flower_apps"]  # programs for other processes
+collect_ignore = ["tests/support/flower_apps"]  # programs for other processes
 
 hypothesis.settings.register_profile("pinned", derandomize=True, database=None, deadline=None)
 hypothesis.settings.load_profile("pinned")
@@ -24,6 +24,8 @@ hypothesis.settings.load_profile("pinned")
 @pytest.fixture(scope="session", autouse=True)
 def _programs(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What one worker has compiled the other need not compile again, nor the same worker when it has forgotten it."""
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):  # one that outlives the tests
+        return
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     jax.config.update("jax_compilation_cache_dir", str(shared / "programs"))

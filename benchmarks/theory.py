@@ -20,7 +20,7 @@ import numpy as np
 
 from fedpick import PowerOfChoice
 from fedpick.sim import quadratic
-from fedpick.theory import mean_weights, quadratic_problem, scattered
+from fedpick.theory import mean_weights, quadratic_problem, random_points
 
 K, M, POINTS, DRAWS, LOOPED = 30, 3, 1_000, 10_000, 3
 REPEATS = 3
@@ -57,7 +57,7 @@ def main() -> None:
     federation = quadratic(K=K)
     x = np.asarray(federation.x, float)
     problem = quadratic_problem(federation.share, x[:, 0], x[:, 1:])
-    points = scattered(problem, POINTS, 150.0)
+    points = random_points(problem, POINTS, 150.0)
     losses = problem.values(points)
     print(f"{machine.versions()} on {machine.describe()}")
     print(f"mean weights at {POINTS} points, K = {K}, m = {M}; seconds, medians of {REPEATS} in turn")

@@ -18,9 +18,9 @@ from fedpick import PowerOfChoice, Rand
 from fedpick.sim import quadratic
 from fedpick.theory import (
     Constants,
-    averaged,
     decaying_bound,
     decaying_step,
+    fedavg_trajectory,
     grid,
     highest_loss_gap,
     quadratic_problem,
@@ -72,7 +72,7 @@ def error_and_bound() -> Rows:
         ("pow-d, d = 10", PowerOfChoice(m=2, d=10)),
     ):
         known = Constants(problem.mu, problem.L, sigma, 0.0, tau, 2, problem.gamma, 1.0, 1.0, 0.0, 0.0)
-        path = averaged(
+        path = fedavg_trajectory(
             problem,
             selector,
             functools.partial(decaying_step, known),
@@ -115,7 +115,9 @@ def two() -> Rows:
     for share in ((0.5, 0.5), (0.75, 0.25)):
         problem = two_clients(1.0, 3.0, share)
         for name, selector in (("rand", Rand(m=1)), ("highest loss", PowerOfChoice(m=1, d=2))):
-            path = averaged(problem, selector, lambda t: 0.05 + 0 * t, tau=1, rounds=150, start=[5.0], runs=1, seed=1)
+            path = fedavg_trajectory(
+                problem, selector, lambda t: 0.05 + 0 * t, tau=1, rounds=150, start=[5.0], runs=1, seed=1
+            )
             error = problem.excess(path.w[0])
             gap = highest_loss_gap(1.0, 3.0, share) if name != "rand" else 0.0
             print(f"  shares {share}, {name:12s} {error[-50:].mean():.3f}, {gap:.3f}")

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from rounds import EVERY, compilations, every, loop, one_round, scan, world
+from support.rounds import EVERY, compilations, every, loop, one_round, scan, world
 
-GOLDEN = Path(__file__).parent / "golden_picks.json"
+GOLDEN = Path(__file__).parent / "support" / "golden_picks.json"
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["all available", "some available"])

@@ -20,7 +20,7 @@ def floats(elements=FLOATS):
 
 @given(floats(), st.integers(0, 13))
 def test_earliest_takes_the_d_smallest_and_never_the_infinite(arrival, d):
-    mask = np.asarray(sampling.earliest(jnp.asarray(arrival), d))
+    mask = np.asarray(sampling.first_k_mask(jnp.asarray(arrival), d))
     runs = arrival < np.inf
     assert mask.sum() == min(d, runs.sum())
     assert not mask[~runs].any()
@@ -31,8 +31,8 @@ def test_earliest_takes_the_d_smallest_and_never_the_infinite(arrival, d):
 def test_largest_and_top_take_the_highest_of_the_eligible(key, score, data):
     eligible = data.draw(hnp.arrays(bool, len(score)))
     n = data.draw(st.integers(1, len(score)))
-    mask = np.asarray(sampling.largest(key, jnp.asarray(score), jnp.asarray(eligible), n))
-    clients, filled = map(np.asarray, sampling.top(key, jnp.asarray(score), jnp.asarray(eligible), n))
+    mask = np.asarray(sampling.top_k_mask(key, jnp.asarray(score), jnp.asarray(eligible), n))
+    clients, filled = map(np.asarray, sampling.top_k(key, jnp.asarray(score), jnp.asarray(eligible), n))
     assert len(set(clients[filled].tolist())) == filled.sum()
     for chosen in (np.flatnonzero(mask), clients[filled]):
         assert len(chosen) == min(n, eligible.sum())

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedpick.arguments import natural
 from fedpick.protocol import Clients, Report, Selection
+from fedpick.validation import natural
 
 
 class Ledger(NamedTuple):

@@ -2,23 +2,27 @@
 
 A round, in the simulator and on a real server alike::
 
-    keys = round_keys(seed, t)
-    candidates = selector.propose(keys.propose, state, clients)
-    losses     = ...ask the candidates, unless selector.poll == "none"...
-    selection  = selector.select(keys.select, state, clients, candidates, losses)
-    report     = ...train the seats, average their models by selection.weights...
-    state      = selector.observe(state, selection, report)
+    keys   = round_keys(seed, t)
+    picked = pick(selector, keys, state, clients, poll)     # propose, poll the candidates, select
+    report = ...train picked.selection.clients, average their models by picked.selection.weights...
+    state  = selector.observe(state, picked.selection, report)
 """
 
 import operator
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
+
+from fedpick.validation import known, owner_name
 
 State = TypeVar("State")
 Poll = Literal["none", "full", "batch"]
+Mask = Bool[Array, " K"]
+Losses = Float[Array, " K"]
 
 
 class Clients(NamedTuple):
@@ -85,21 +89,22 @@ class Selector(Protocol[State]):
     def init(self, num_clients: int) -> State:
         """The memory before the first round."""
 
-    def propose(self, key: PRNGKeyArray, state: State, clients: Clients) -> Bool[Array, " K"]:
+    def propose(self, key: PRNGKeyArray, state: State, clients: Clients) -> Mask:
         """The candidates: whom to ask, and among whom to choose."""
 
-    def select(
-        self,
-        key: PRNGKeyArray,
-        state: State,
-        clients: Clients,
-        candidates: Bool[Array, " K"],
-        losses: Float[Array, " K"],
-    ) -> Selection:
+    def select(self, key: PRNGKeyArray, state: State, clients: Clients, candidates: Mask, losses: Losses) -> Selection:
         """The seats. ``losses`` holds what the candidates answered; NaN is silence, and all is NaN without a poll."""
 
     def observe(self, state: State, selection: Selection, report: Report) -> State:
         """The memory after the round: the only place where state is made."""
+
+
+class Picked(NamedTuple):
+    """The decision of a round: who was asked or could be chosen, what they answered, and who trains."""
+
+    candidates: Mask
+    losses: Losses
+    selection: Selection
 
 
 class RoundKeys(NamedTuple):
@@ -133,6 +138,70 @@ def init_key(seed: int | Int[Array, ""]) -> PRNGKeyArray:
     False
     """
     return jax.random.fold_in(_seed_key(seed), 2**32 - 1)
+
+
+def pick(
+    selector: Selector[State],
+    keys: RoundKeys,
+    state: State,
+    clients: Clients,
+    poll: Callable[[PRNGKeyArray, Mask], Losses],
+) -> Picked:
+    """The decision of one round: propose candidates, poll them, select the seats.
+
+    The simulator, the checks, the theory and the Flower adapter all decide by this function.
+
+    Args:
+        selector: The strategy.
+        keys: The round's keys, from ``round_keys``.
+        state: The strategy's memory, from ``init`` or ``observe``.
+        clients: The facts about the clients; they are checked here, once, and brought to pinned dtypes.
+        poll: ``poll(key, asked)`` asks these clients and gives their losses, NaN for silence; it is called only
+            where ``selector.poll`` is not "none".
+
+    >>> from fedpick import PowerOfChoice
+    >>> selector = PowerOfChoice(m=1, d=2)
+    >>> clients = Clients(size=jnp.array([5, 5, 5]), available=jnp.array([True, False, True]))
+    >>> answers = jnp.array([0.3, jnp.nan, 0.9])
+    >>> pick(selector, round_keys(0, 0), selector.init(3), clients, lambda key, asked: answers).selection.clients
+    Array([2], dtype=int32)
+    """
+    clients = check_clients(selector, clients)
+    candidates = selector.propose(keys.propose, state, clients)
+    losses = jnp.full(clients.size.shape, jnp.nan, jnp.float32)
+    if selector.poll != "none":
+        answers = jnp.asarray(poll(keys.poll, candidates), jnp.float32)
+        if answers.shape != clients.size.shape:
+            expected = f"must have shape (K,) = {clients.size.shape}"
+            raise ValueError(f"{owner_name(selector)}: losses {expected}, got shape {answers.shape}")
+        losses = jnp.where(candidates, answers, jnp.nan)
+    return Picked(candidates, losses, selector.select(keys.select, state, clients, candidates, losses))
+
+
+def check_clients(owner: object, clients: Clients) -> Clients:
+    """The facts about the clients, checked and in pinned dtypes: a size that no strategy can use becomes 0."""
+    name = owner_name(owner)
+    size, available = (x if hasattr(x, "shape") else np.asarray(x) for x in clients)
+    if size.ndim != 1 or size.shape[0] < 1:
+        raise ValueError(f"{name}: size must have shape (K,) with K at least 1, got shape {size.shape}")
+    if available.shape != size.shape:
+        raise ValueError(f"{name}: available must have shape (K,) = {size.shape}, got shape {available.shape}")
+    if available.dtype != bool:
+        raise ValueError(f"{name}: available must be Bool[K], got dtype {available.dtype}")
+    numbers = known(size)
+    if numbers is not None:
+        if not jnp.issubdtype(numbers.dtype, jnp.number):
+            raise ValueError(f"{name}: size must be numbers, got dtype {numbers.dtype}")
+        bad = ~((numbers == 0) | ((numbers >= 1e-30) & (numbers <= 1e30)))
+        if bad.any():
+            k = int(bad.argmax())
+            raise ValueError(f"{name}: size must be 0 or between 1e-30 and 1e30, got {numbers[k]} for client {k}")
+        if not numbers.any():
+            raise ValueError(f"{name}: size must be above 0 for at least one client, got all zero")
+        size = numbers.astype(np.float32)  # before JAX, which would cut 64 bits to 32
+    size = jnp.asarray(size).astype(jnp.float32)
+    usable = (size >= 1e-30) & (size <= 1e30)
+    return Clients(jnp.where(usable, size, jnp.float32(0)), jnp.asarray(available))
 
 
 def client_key(key: PRNGKeyArray, client: int | Int[Array, ""]) -> PRNGKeyArray:

@@ -65,19 +65,19 @@ def arrivals(key: PRNGKeyArray, weight: Float[Array, "... K"]) -> Float[Array, "
     return jnp.where(weight > 0, exponentials(key, weight.shape) / weight, jnp.inf)
 
 
-def lots(key: PRNGKeyArray, eligible: Bool[Array, " K"]) -> Float[Array, " K"]:
+def uniform_keys(key: PRNGKeyArray, eligible: Bool[Array, " K"]) -> Float[Array, " K"]:
     """A lot for everyone eligible, for a race with equal chances; the others never arrive (+inf).
 
-    >>> lots(jax.random.key(0), jnp.array([True, False]))[1]
+    >>> uniform_keys(jax.random.key(0), jnp.array([True, False]))[1]
     Array(inf, dtype=float32)
     """
     return jnp.where(eligible, uniforms(key, eligible.shape), jnp.inf)
 
 
-def earliest(arrival: Float[Array, " K"], d: Number) -> Bool[Array, " K"]:
+def first_k_mask(arrival: Float[Array, " K"], d: Number) -> Bool[Array, " K"]:
     """The first d to arrive, fewer if fewer ever do.
 
-    >>> earliest(jnp.array([0.3, 0.1, jnp.inf, 0.2]), 2)
+    >>> first_k_mask(jnp.array([0.3, 0.1, jnp.inf, 0.2]), 2)
     Array([False,  True, False,  True], dtype=bool)
     """
     runs = arrival < jnp.inf
@@ -92,7 +92,7 @@ def race(key: PRNGKeyArray, weight: Float[Array, " K"], d: Number) -> Bool[Array
     >>> race(jax.random.key(0), jnp.array([5.0, 1.0, 0.0]), 2)
     Array([ True,  True, False], dtype=bool)
     """
-    return earliest(arrivals(key, weight), d)
+    return first_k_mask(arrivals(key, weight), d)
 
 
 def draw(key: PRNGKeyArray, weight: Float[Array, " K"], m: int) -> Int[Array, " m"]:
@@ -113,18 +113,20 @@ def draw(key: PRNGKeyArray, weight: Float[Array, " K"], m: int) -> Int[Array, " 
     return row * width + column
 
 
-def largest(key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], n: Number) -> Bool[Array, " K"]:
+def top_k_mask(
+    key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], n: Number
+) -> Bool[Array, " K"]:
     """The n eligible clients of largest score, ties broken at random, as a mask; n may be traced. NaN is no score.
 
-    >>> largest(jax.random.key(0), jnp.array([1.0, 9.0, 3.0]), jnp.array([True, False, True]), 1)
+    >>> top_k_mask(jax.random.key(0), jnp.array([1.0, 9.0, 3.0]), jnp.array([True, False, True]), 1)
     Array([False, False,  True], dtype=bool)
     """
-    chosen: Bool[Array, " K"] = _largest(key, score, eligible, _int32(n))
+    chosen: Bool[Array, " K"] = _top_k_mask(key, score, eligible, _int32(n))
     return chosen
 
 
 @jax.jit  # so that a plain Python loop over rounds does not compile the branches anew each time
-def _largest(
+def _top_k_mask(
     key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], n: Int[Array, ""]
 ) -> Bool[Array, " K"]:
     # NaN marks the ineligible: in the total order of `_ascending` it comes after every number.
@@ -134,30 +136,30 @@ def _largest(
     tied: Bool[Array, " K"] = lax.cond(
         _count(at) == left,
         lambda: at,  # the common case: no lots to draw
-        lambda: earliest(lots(key, at), left),
+        lambda: first_k_mask(uniform_keys(key, at), left),
     )
     return before | tied
 
 
-def top(
+def top_k(
     key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], m: int
 ) -> tuple[Int[Array, " m"], Bool[Array, " m"]]:
     """The m eligible clients of largest score, ties at random, and which of the m seats they fill. NaN is no score.
 
-    >>> clients, filled = top(jax.random.key(0), jnp.array([1.0, 9.0, 3.0]), jnp.array([True, False, True]), 3)
+    >>> clients, filled = top_k(jax.random.key(0), jnp.array([1.0, 9.0, 3.0]), jnp.array([True, False, True]), 3)
     >>> sorted(clients[filled].tolist())
     [0, 2]
     """
     # Not lax.top_k: on a CPU it takes twenty times as long when the scores happen to be sorted by client.
-    chosen = largest(key, score, eligible, m)
+    chosen = top_k_mask(key, score, eligible, m)
     seats = jnp.arange(1, m + 1, dtype=jnp.int32)
     return _places(chosen, seats), seats <= _count(chosen)
 
 
-def first(arrival: Float[Array, " K"], m: int) -> tuple[Int[Array, " m"], Bool[Array, " m"]]:
+def first_k(arrival: Float[Array, " K"], m: int) -> tuple[Int[Array, " m"], Bool[Array, " m"]]:
     """The first m to arrive, in order, and which of the m seats they fill.
 
-    >>> first(jnp.array([0.3, 0.1, jnp.inf, 0.2]), 2)[0]
+    >>> first_k(jnp.array([0.3, 0.1, jnp.inf, 0.2]), 2)[0]
     Array([1, 3], dtype=int32)
     """
     rank, clients = lax.top_k(-arrival, m)

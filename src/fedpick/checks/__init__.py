@@ -5,10 +5,20 @@ from typing import Any
 
 import jax
 
-from fedpick.arguments import known, natural, require
 from fedpick.checks.claims import CLAIMS, candidates_by_share, highest_loss_first, unbiased
-from fedpick.checks.laws import LAWS, law1, law2, law3, law4, law5, law6, law7, law8
-from fedpick.checks.trial import LawBrokenError, Trial
+from fedpick.checks.harness import LawBrokenError, Trial
+from fedpick.checks.laws import (
+    LAWS,
+    check_available,
+    check_dtypes,
+    check_linear,
+    check_pure,
+    check_reproducible,
+    check_seats,
+    check_silence,
+    check_traceable,
+)
+from fedpick.validation import known, natural, require
 
 
 def check_selector(
@@ -30,14 +40,14 @@ def check_selector(
     )
     trial = Trial(selector, K, int(seed))
     # Laws 3 and 5 come before 2 and 4, which trace the strategy and scan it.
-    law1(trial)
-    law3(trial, static)
-    law2(trial)
-    law5(trial)
-    law4(trial)
-    law6(trial)
-    law7(trial)
-    law8(selector)
+    check_pure(trial)
+    check_traceable(trial, static)
+    check_available(trial)
+    check_dtypes(trial)
+    check_reproducible(trial)
+    check_silence(trial)
+    check_seats(trial)
+    check_linear(selector)
     held = [f"law {number}: {law}" for number, law in LAWS.items()]
     for holds in (unbiased, candidates_by_share, highest_loss_first):
         claim = holds.__name__

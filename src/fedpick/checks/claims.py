@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fedpick.checks.trial import DRAWS, Trial, need, same
+from fedpick.checks.harness import DRAWS, Trial, need, same
 from fedpick.protocol import Report, Selection
 
 CLAIMS = {

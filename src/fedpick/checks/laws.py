@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fedpick.checks.trial import LawBrokenError, Round, Trial, World, need, play, same
+from fedpick.checks.harness import LawBrokenError, Round, Trial, World, need, play, same
 from fedpick.protocol import Clients, Report, round_keys
 
 LAWS = {
@@ -27,7 +27,7 @@ LAWS = {
 }
 
 
-def law1(trial: Trial) -> None:
+def check_pure(trial: Trial) -> None:
     """Ask twice; compare the answers and what was there before."""
     selector, state = trial.selector, trial.selector.init(trial.K)
     for t, world in enumerate(trial.rounds[:3]):
@@ -43,7 +43,7 @@ def law1(trial: Trial) -> None:
         state = selector.observe(state, picks[0], report)
 
 
-def law2(trial: Trial) -> None:
+def check_available(trial: Trial) -> None:
     """Look whether seats go to candidates, and candidates are there."""
     for world, (_, candidates, selection) in zip(trial.rounds, trial.loop(jax.jit(play)), strict=True):
         away = np.asarray(candidates & ~world.clients.available)
@@ -55,7 +55,7 @@ def law2(trial: Trial) -> None:
         _need(not len(strangers), 2, f"select took clients {strangers}, who are no candidates, on {world}")
 
 
-def law3(trial: Trial, static: tuple[str, ...]) -> None:
+def check_traceable(trial: Trial, static: tuple[str, ...]) -> None:
     """Change each number; count compilations, and compare with a vmap."""
     selector, world, traces = trial.selector, trial.rounds[1], 0
 
@@ -84,7 +84,7 @@ def law3(trial: Trial, static: tuple[str, ...]) -> None:
             _need(_same_picks(both, alone), 3, f"{what}: a vmap over both picks others than one by one")
 
 
-def law4(trial: Trial) -> None:
+def check_reproducible(trial: Trial) -> None:
     """Play the rounds in four ways."""
     worlds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trial.rounds)
     times = jnp.arange(len(trial.rounds), dtype=jnp.int32)
@@ -113,7 +113,7 @@ def law4(trial: Trial) -> None:
         _need(_same_picks(loop, run), 4, f"the seats of each round in a plain loop: {seats}; in {name}: {others}")
 
 
-def law5(trial: Trial) -> None:
+def check_dtypes(trial: Trial) -> None:
     """Play the rounds with x64 on and off, and count compilations."""
     traces = 0
 
@@ -134,14 +134,14 @@ def law5(trial: Trial) -> None:
         _need(same, 5, f"round {t} without x64: {one}; with x64: {other}, on {trial.rounds[t]}")
 
 
-def law6(trial: Trial) -> None:
+def check_silence(trial: Trial) -> None:
     """Nobody there, nobody answering, half of them answering."""
     one_round = jax.jit(play)
     for state in trial.states:
-        _law6(trial, one_round, state)
+        _check_silence_from(trial, one_round, state)
 
 
-def _law6(trial: Trial, one_round: Callable[..., Round], state: Any) -> None:
+def _check_silence_from(trial: Trial, one_round: Callable[..., Round], state: Any) -> None:
     nobody = trial.world(available=False)
     candidates, selection = one_round(trial.selector, trial.seed, 0, state, nobody)[1:]
     _need(not candidates.any(), 6, f"nobody is available, and the candidates are {np.flatnonzero(candidates)}")
@@ -156,7 +156,7 @@ def _law6(trial: Trial, one_round: Callable[..., Round], state: Any) -> None:
         _need(not silent[seated].any(), 6, f"silent clients {seated[silent[seated]]} got seats, on {world}")
 
 
-def law7(trial: Trial) -> None:
+def check_seats(trial: Trial) -> None:
     """From one client present to all of them."""
     one_round = jax.jit(play)
     for state, present in itertools.product(trial.states, range(1, trial.K + 1)):
@@ -173,7 +173,7 @@ def law7(trial: Trial) -> None:
             _need(abs(total - 1) < 1e-5, 7, f"the weights {weights} sum to {total}, on {world}")
 
 
-def law8(selector: Any) -> None:
+def check_linear(selector: Any) -> None:
     """Read the program for a million clients without running it."""
     K = max(2**20, 4096 * (selector.m or 1))
 

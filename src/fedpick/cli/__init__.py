@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from fedpick.cli._common import exit_process
 from fedpick.cli.compare import compare
 from fedpick.cli.data import data
 from fedpick.cli.federate import federate
-from fedpick.cli.manners import leave
 from fedpick.cli.paper import paper
 from fedpick.cli.report import report
 from fedpick.cli.run import run
@@ -41,4 +41,4 @@ def main() -> None:
     try:
         app()
     except SystemExit as end:
-        leave(end.code)
+        exit_process(end.code)

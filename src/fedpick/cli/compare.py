@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli.manners import Debug, Output, Quiet, Settings, command_line, console, heed, settled, tidy
+from fedpick.cli._common import (
+    Debug,
+    Output,
+    Quiet,
+    Settings,
+    cli_errors,
+    command_line,
+    console,
+    raise_if_interrupted,
+    set_data_dir,
+)
 
 COSTS = 6  # the first column of the table that is about costs
 EXAMPLES = """
@@ -56,9 +66,9 @@ def compare(
 
     Runs are kept in the output folder and not run again; an interrupted comparison goes on there.
     """
-    with tidy(debug, output):
-        settled(data)
-        from fedpick.comparison import Choices
+    with cli_errors(debug, output):
+        set_data_dir(data)
+        from fedpick.compare import Choices
 
         chosen = Choices(
             tuple(dict.fromkeys(name.strip() for name in strategies.split(","))) if strategies is not None else (),
@@ -91,28 +101,28 @@ def number(text: str | None) -> float | None:
 def _compare(
     task: str, chosen: Any, metric: str, value: float | None, output: Path, as_json: bool, quiet: bool
 ) -> None:
-    from fedpick.comparison import Comparison, experiments, tell, write
-    from fedpick.comparison.names import names
+    from fedpick.compare import Comparison, experiments, tell, write
+    from fedpick.compare.labels import names
     from fedpick.experiment import to_dict
-    from fedpick.store import Store, fulfil, missing
+    from fedpick.storage import RunStore, missing, run_missing
 
     began = time.monotonic()
     Comparison(("",), (), metric, value)  # a mistake in the target is an error now
     found = experiments(task, chosen)
     called = names([to_dict(experiment) for experiment in found])
-    summary = found[0].drawn(found[0].seeds[0]).federation().summary()
+    summary = found[0].for_seed(found[0].seeds[0]).federation().summary()
     if metric.startswith("test") and not summary.test:
         raise ValueError(f"compare: metric {metric} must have a test set to be taken from, and {summary.name} has none")
-    store = Store(output)
-    for stranger in store.strangers(("report.html", "summary.json")):
+    store = RunStore(output)
+    for stranger in store.unknown_files(("report.html", "summary.json")):
         typer.echo(f"compare: {stranger} is not of fedpick's; it is left alone", err=True)
     if not quiet and not as_json:
         typer.echo(
             f"{summary}\n{len(found)} strategies, {len(found[0].seeds)} seeds, {found[0].rounds} rounds", err=True
         )
     kept = [experiment for experiment in found if not missing([experiment], store)]
-    with _Race(dict(zip(called, found, strict=True)), {id(e) for e in kept}, quiet or as_json) as race:
-        fulfil(found, store, race)
+    with RunProgress(dict(zip(called, found, strict=True)), {id(e) for e in kept}, quiet or as_json) as race:
+        run_missing(found, store, race)
     told = tell(found, store, metric, value, command_line())
     page, plain = write(told, output, summary)
     if as_json:
@@ -127,7 +137,7 @@ def show(told: Any) -> None:
     """The table of a comparison; in two parts where the terminal is narrow, and folded where it is very narrow."""
     from rich.measure import Measurement
 
-    from fedpick.comparison.writing import COLUMNS
+    from fedpick.compare.report import COLUMNS
 
     screen, whole = console(wide=200), list(range(len(COLUMNS)))
 
@@ -145,7 +155,7 @@ def _table(told: Any, columns: list[int], fold: bool = False) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
-    from fedpick.comparison.writing import COLUMNS, cells
+    from fedpick.compare.report import COLUMNS, cells
 
     title = escape(f"target: {told.compared.told_goal}")
     table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, show_lines=fold)
@@ -157,7 +167,7 @@ def _table(told: Any, columns: list[int], fold: bool = False) -> Any:
     return table
 
 
-class _Race:
+class RunProgress:
     """How far each strategy is and its loss so far: a bar for each on a terminal, plain lines elsewhere."""
 
     def __init__(self, experiments: dict[str, Any], kept: set[int], quiet: bool) -> None:
@@ -167,7 +177,7 @@ class _Race:
         self.tasks: dict[str, Any] = {}
         self.printed = time.monotonic()
 
-    def __enter__(self) -> "_Race":
+    def __enter__(self) -> "RunProgress":
         if self.quiet or not sys.stderr.isatty():
             return self
         from rich.markup import escape
@@ -191,7 +201,7 @@ class _Race:
         return self
 
     def __call__(self, batch: Any, so_far: Any) -> None:
-        heed()
+        raise_if_interrupted()
         losses = so_far.metric("loss")[:, -1]
         rows: dict[str, list[float]] = {}
         for run, loss in zip(batch.runs, losses, strict=True):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli.manners import Debug, Settings, settled, tidy
+from fedpick.cli._common import Debug, Settings, cli_errors, set_data_dir
 
 data = typer.Typer(no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data.")
 Folder = Annotated[
@@ -22,7 +22,7 @@ def fetch(folder: Folder = None, debug: Debug = False) -> None:
 
       fedpick data fetch
     """
-    with tidy(debug):
+    with cli_errors(debug):
         from fedpick.sim.datasets import fetch_fashion_mnist, verify_fashion_mnist
 
         for path in verify_fashion_mnist(fetch_fashion_mnist(folder)):
@@ -37,8 +37,8 @@ def verify(folder: Folder = None, debug: Debug = False) -> None:
 
       fedpick data verify --data ~/datasets
     """
-    with tidy(debug):
-        settled(folder)
+    with cli_errors(debug):
+        set_data_dir(folder)
         from fedpick.sim.datasets import find_fashion_mnist, verify_fashion_mnist
 
         for path in verify_fashion_mnist(find_fashion_mnist()):
@@ -55,8 +55,8 @@ def describe(task: Task = "synthetic", settings: Settings = None, folder: Folder
 
       fedpick data describe digits --set partition.alpha=0.1
     """
-    with tidy(debug):
-        settled(folder)
+    with cli_errors(debug):
+        set_data_dir(folder)
         typer.echo(str(_summary(task, settings)))
 
 
@@ -76,11 +76,11 @@ def draw(
 
       fedpick data draw fashion-mnist --set partition.alpha=0.1 -o partition.png
     """
-    with tidy(debug):
-        settled(folder)
-        from fedpick.comparison.charts import partition
-        from fedpick.report.drawing import saved_as
-        from fedpick.report.page import figure, page, written
+    with cli_errors(debug):
+        set_data_dir(folder)
+        from fedpick.compare.charts import partition
+        from fedpick.report.altair_charts import saved_as
+        from fedpick.report.html import figure, page, written
 
         kind = output.suffix[1:]
         if kind not in ("svg", "pdf", "png", "html"):
@@ -94,7 +94,7 @@ def draw(
 
 
 def _summary(task: str, settings: list[str] | None) -> Any:
-    from fedpick.comparison import Choices, experiments
+    from fedpick.compare import Choices, experiments
 
     first = experiments(task, Choices(strategies=("rand",), m=1, settings=tuple(settings or ())))[0]
-    return first.drawn(first.seeds[0]).federation().summary()
+    return first.for_seed(first.seeds[0]).federation().summary()

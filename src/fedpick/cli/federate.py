@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli.manners import Debug, Output, Quiet, command_line, console, tidy
+from fedpick.cli._common import Debug, Output, Quiet, cli_errors, command_line, console
 
 
 def federate(
@@ -32,7 +32,7 @@ def federate(
 
       fedpick federate --clients 8 --rounds 5
     """
-    with tidy(debug, ended="; the SuperLink and the SuperNodes are stopped"):
+    with cli_errors(debug, ended="; the SuperLink and the SuperNodes are stopped"):
         seats = m if m is not None else max(clients // 4, 1)
         candidates = d if d is not None else min(2 * seats, clients)
         if not seats <= candidates <= clients:
@@ -53,10 +53,10 @@ def federate(
 
 def _federate(settings: dict[str, Any], output: Path, quiet: bool) -> None:
     from fedpick.cli.federation.network import Network, write_app
-    from fedpick.comparison import load, write
-    from fedpick.store import Store
+    from fedpick.compare import load, write
+    from fedpick.storage import RunStore
 
-    store, began = Store(output), time.monotonic()
+    store, began = RunStore(output), time.monotonic()
 
     def say(text: str) -> None:
         if not quiet:
@@ -82,9 +82,10 @@ def _federate(settings: dict[str, Any], output: Path, quiet: bool) -> None:
     say("everything is stopped")
     stored = store.load(runs[0].name)
     assert stored is not None
-    if stored.result.rounds < settings["rounds"]:
-        raise ValueError(f"federate: {settings['rounds']} rounds must be played, got {stored.result.rounds}")
-    _show(stored.result, settings)
+    result = result_of(stored)
+    if result.rounds < settings["rounds"]:
+        raise ValueError(f"federate: {settings['rounds']} rounds must be played, got {result.rounds}")
+    _show(result, settings)
     page, _ = write(load(output, command=command_line()), output)
     typer.echo(f"kept in {output}, in the form in which simulations are kept; {page} has the charts")
 

@@ -5,7 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli.manners import Debug, Output, Quiet, Whole, command_line, console, duration, settled, tidy
+from fedpick.cli._common import (
+    Debug,
+    Output,
+    ProgressBar,
+    Quiet,
+    cli_errors,
+    command_line,
+    console,
+    duration,
+    set_data_dir,
+)
 
 
 def paper(
@@ -34,8 +44,8 @@ def paper(
 
       fedpick paper --list
     """
-    with tidy(debug, output):
-        settled(data)
+    with cli_errors(debug, output):
+        set_data_dir(data)
         _paper(items or [], every, listed, quick, seeds, output, docs, quiet)
 
 
@@ -50,7 +60,7 @@ def _paper(
     quiet: bool,
 ) -> None:
     from fedpick.paper import FULL, ITEMS, QUICK, chosen, reproduce
-    from fedpick.store import Store, missing
+    from fedpick.storage import RunStore, missing
 
     size = QUICK if quick else FULL
     if seeds is not None:
@@ -61,15 +71,15 @@ def _paper(
     if listed:
         _show(items, size, output)
         return
-    store = Store(output)
-    for stranger in store.strangers(("paper.html", "reproduction.md", "figures")):
+    store = RunStore(output)
+    for stranger in store.unknown_files(("paper.html", "reproduction.md", "figures")):
         typer.echo(f"paper: {stranger} is not of fedpick's; it is left alone", err=True)
     needed = [experiment for item in items for experiment in item.experiments(size).values()]
     batches = missing(needed, store)
     work, runs = sum(batch.seconds for batch in batches), sum(len(batch.runs) for batch in batches)
     if runs and not quiet:
         typer.echo(f"{runs} runs are to be done, about {duration(work)} on two cores", err=True)
-    with Whole(work, quiet) as whole:
+    with ProgressBar(work, quiet) as whole:
 
         def watch(item: Any, batch: Any, so_far: Any) -> None:
             whole.at(f"{item.source}", batch.seconds, so_far.rounds / batch.points[0].rounds)
@@ -83,7 +93,7 @@ def _paper(
 
 
 def _write(found: Any, size: Any, store: Any, output: Path, docs: Path | None) -> None:
-    from fedpick.paper.writing import write, write_docs
+    from fedpick.paper.report import write, write_docs
 
     command = command_line()
     pages = write(found, size, store, command, output)
@@ -100,7 +110,7 @@ def _write(found: Any, size: Any, store: Any, output: Path, docs: Path | None) -
 def _show(items: Any, size: Any, output: Path) -> None:
     from rich.table import Table
 
-    from fedpick.store import Store, missing
+    from fedpick.storage import RunStore, missing
 
     table = Table(title=f"The paper, {size.name} version")
     for name in ("name", "in the paper", "what", "runs", "left to run"):
@@ -109,7 +119,7 @@ def _show(items: Any, size: Any, output: Path) -> None:
     for item in items:
         experiments = item.experiments(size).values()
         runs = sum(len(experiment.seeds) for experiment in experiments)
-        left = missing(experiments, Store(output)) if output.is_dir() else missing(experiments, None)
+        left = missing(experiments, RunStore(output)) if output.is_dir() else missing(experiments, None)
         number, work = sum(len(batch.runs) for batch in left), sum(batch.seconds for batch in left)
         rest = f"{number}, about {duration(work)}" if number else "-"
         table.add_row(item.name, item.source, item.title, str(runs), rest)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedpick.cli.manners import Debug, command_line, settled, tidy
+from fedpick.cli._common import Debug, cli_errors, command_line, set_data_dir
 
 
 def report(
@@ -25,10 +25,10 @@ def report(
 
       fedpick report results --metric test_accuracy --target 0.8
     """
-    with tidy(debug):
-        settled(data)
+    with cli_errors(debug):
+        set_data_dir(data)
         from fedpick.cli.compare import number, show
-        from fedpick.comparison import load, write
+        from fedpick.compare import load, write
         from fedpick.experiment import from_dict
 
         told = load(folder, metric, number(target), command_line())

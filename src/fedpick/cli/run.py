@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli.manners import Debug, Output, Quiet, Settings, Whole, console, duration, settled, tidy
+from fedpick.cli._common import Debug, Output, ProgressBar, Quiet, Settings, cli_errors, console, duration, set_data_dir
 
 
 def run(
@@ -31,8 +31,8 @@ def run(
 
       fedpick run experiment.toml --set selector.d=12 --set seeds=20
     """
-    with tidy(debug, output):
-        settled(data)
+    with cli_errors(debug, output):
+        set_data_dir(data)
         _run(file, settings or [], output, csv, tensorboard, mlflow, quiet)
 
 
@@ -47,21 +47,21 @@ def _run(
 ) -> None:
     from fedpick.experiment import differences, read
     from fedpick.sim import MLflow, TensorBoard
-    from fedpick.store import Store, joined, missing
-    from fedpick.store import run as run_all
+    from fedpick.storage import RunStore, concatenate, missing
+    from fedpick.storage import run as run_all
 
     experiments = read(file, settings)
     for experiment in experiments:
         experiment.check()  # a mistake is an error now, and not after an hour
-    store = Store(output)
-    for stranger in store.strangers():
+    store = RunStore(output)
+    for stranger in store.unknown_files():
         typer.echo(f"run: {stranger} is not of fedpick's; it is left alone", err=True)
     left = missing(experiments, store)
     work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
     if number and not quiet:
         typer.echo(f"{number} runs are to be done, about {duration(work)} on two cores", err=True)
     with contextlib.ExitStack() as stack:
-        whole = stack.enter_context(Whole(work, quiet))
+        whole = stack.enter_context(ProgressBar(work, quiet))
         makers: list[Any] = [lambda: TensorBoard(tensorboard)] if tensorboard else []
         makers += [lambda: MLflow(tracking_uri=mlflow)] if mlflow else []
         logs = stack.enter_context(_Logs(makers))
@@ -79,7 +79,7 @@ def _run(
 
         found = run_all(experiments, output, watch)
     if csv is not None:
-        joined(found).to_csv(csv)
+        concatenate(found).to_csv(csv)
     _show(experiments, found, [*differences(experiments)])
 
 

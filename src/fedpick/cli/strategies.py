@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedpick.cli.manners import Debug, console, tidy
+from fedpick.cli._common import Debug, cli_errors, console
 
 
 def strategies(
@@ -20,7 +20,7 @@ def strategies(
 
       fedpick strategies
     """
-    with tidy(debug):
+    with cli_errors(debug):
         from fedpick.selectors import STRATEGIES
 
         rows = {name: {k: v for k, v in entry._asdict().items() if k != "build"} for name, entry in STRATEGIES.items()}

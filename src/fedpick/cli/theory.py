@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli.manners import Debug, tidy
+from fedpick.cli._common import Debug, cli_errors
 
 
 class Named(enum.StrEnum):
@@ -43,7 +43,7 @@ def theory(
 
       fedpick theory quadratic -d 6 -d 9 -d 15 -d 30
     """
-    with tidy(debug):
+    with cli_errors(debug):
         _theory(problem, K, m, d, pairs, points, spread, refine, seed)
 
 
@@ -62,7 +62,7 @@ def _theory(
     from rich.table import Table
 
     from fedpick.selectors import PowerOfChoice, Rand
-    from fedpick.theory import scattered, skews
+    from fedpick.theory import random_points, skews
 
     console = Console()
     with console.status("the optima ..."):
@@ -74,7 +74,7 @@ def _theory(
     table = Table(title=f"{named.value}: K = {K}, m = {seats}")
     for name in ("strategy", "rho_bar", "rho_tilde / rho_bar", "bias term"):
         table.add_column(name, justify="left" if name == "strategy" else "right", overflow="fold")
-    where = scattered(problem, points, spread, seed)
+    where = random_points(problem, points, spread, seed)
     selectors: dict[str, Any] = {"rand": Rand(m=seats)}
     for number in sorted(d or {min(factor * seats, K) for factor in (2, 3, 5, 10)}):
         selectors[f"pow-d, d = {number}"] = PowerOfChoice(m=seats, d=number)

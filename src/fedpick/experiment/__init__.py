@@ -1,10 +1,10 @@
 """Experiments as data: described in TOML, run resumably, the same one never twice."""
 
+from fedpick.config import from_dict, nearest, override, plain, read, to_dict
 from fedpick.experiment.data import Arrays, Digits, FashionMNIST, Quadratic, Synthetic
-from fedpick.experiment.description import Experiment
+from fedpick.experiment.experiment import Experiment
 from fedpick.experiment.parts import MLP, LocalPart, Logistic, Metrics, QuadraticModel, ServerPart
-from fedpick.experiment.reading import from_dict, nearest, override, plain, read, to_dict
-from fedpick.experiment.running import Batch, Run, batches, differences, leaves, play
+from fedpick.experiment.plan import Batch, Run, batches, differences, leaves, play
 
 __all__ = [
     "MLP",

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.arguments import require
 from fedpick.sim import IID, Dirichlet, Federation, PowerLaw, Shards, datasets, pixels
 from fedpick.sim.federation import as_float
+from fedpick.validation import require
 
 Partition = IID | Dirichlet | Shards | PowerLaw
 

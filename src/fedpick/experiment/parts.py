@@ -7,8 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import optax  # type: ignore[import-untyped]
 
-from fedpick.arguments import one_of, require
-from fedpick.measures import METRICS
+from fedpick.metrics import METRICS
 from fedpick.sim import (
     AlternatingHalves,
     Always,
@@ -18,12 +17,13 @@ from fedpick.sim import (
     Local,
     Model,
     Server,
-    Steps,
+    StepDecay,
     logistic,
     mlp,
     quadratic_model,
 )
 from fedpick.sim.models import Objective
+from fedpick.validation import one_of, require
 
 # One object for each name, so that the same name is the same compiled program.
 OPTIMIZERS: dict[str, Any] = {
@@ -112,7 +112,7 @@ class LocalPart:
 
     def build(self) -> Local:
         """What the simulator takes."""
-        schedule = Steps(self.decay_at, self.decay)
+        schedule = StepDecay(self.decay_at, self.decay)
         optimizer = OPTIMIZERS[self.optimizer]
         return Local(self.tau, self.b, self.eta, schedule, self.weight_decay, self.prox, self.batches, optimizer)
 

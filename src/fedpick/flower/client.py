@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
-from fedpick.arguments import natural
+from fedpick.validation import natural
 
 Losses = Callable[[Any, Any], Any]
 

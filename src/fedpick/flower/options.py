@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fedpick.arguments import natural, one_of, require
+from fedpick.validation import natural, one_of, require
 
 
 @dataclass(frozen=True)

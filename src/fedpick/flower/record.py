@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedpick.measures import METRICS, traffic
+from fedpick.metrics import METRICS, traffic
 
 Numbers = np.ndarray[Any, Any]
 

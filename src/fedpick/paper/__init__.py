@@ -1,8 +1,8 @@
 """The paper, reproduced: every figure and table as data, run, compared with what is claimed, and judged."""
 
 from fedpick.paper.claims import Check, Claim
-from fedpick.paper.items import ITEMS, Done, chosen, reproduce
-from fedpick.paper.outcome import Found, Item, Outcome, Table
+from fedpick.paper.item import Item, ItemRuns, Outcome, Table
+from fedpick.paper.items import ITEMS, ItemResult, chosen, reproduce
 from fedpick.paper.settings import FULL, QUICK, TINY, Size
 
 __all__ = [
@@ -12,9 +12,9 @@ __all__ = [
     "TINY",
     "Check",
     "Claim",
-    "Done",
-    "Found",
     "Item",
+    "ItemResult",
+    "ItemRuns",
     "Outcome",
     "Size",
     "Table",

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from fedpick.experiment import Batch
-from fedpick.paper.beyond import OBJECTIVE, RATES
-from fedpick.paper.fashion import FIGURE_4, FIGURE_5, FIGURE_7, FIGURE_8
-from fedpick.paper.outcome import Found, Item, Outcome
-from fedpick.paper.quadratics import FIGURE_2A, FIGURE_6
+from fedpick.paper.ablations import OBJECTIVE, RATES
+from fedpick.paper.figure1 import FIGURE_1
+from fedpick.paper.figure2a_6 import FIGURE_2A, FIGURE_6
+from fedpick.paper.figure2b import FIGURE_2B
+from fedpick.paper.figure3 import FIGURE_3
+from fedpick.paper.figures4_5_7_8 import FIGURE_4, FIGURE_5, FIGURE_7, FIGURE_8
+from fedpick.paper.item import Item, ItemRuns, Outcome
 from fedpick.paper.settings import Size
-from fedpick.paper.skewness import FIGURE_2B
-from fedpick.paper.synthetics import FIGURE_3
-from fedpick.paper.tables import TABLE_1, TABLE_2
-from fedpick.paper.toy import FIGURE_1
+from fedpick.paper.tables1_2 import TABLE_1, TABLE_2
 from fedpick.sim import Result, datasets
-from fedpick.store import Store, fulfil, missing
+from fedpick.storage import RunStore, missing, run_missing
 
 ITEMS: dict[str, Item] = {
     item.name: item
@@ -38,7 +38,7 @@ ITEMS: dict[str, Item] = {
 }
 
 
-class Done(NamedTuple):
+class ItemResult(NamedTuple):
     """An item and what came out of it, or why it was left out."""
 
     item: Item
@@ -64,11 +64,11 @@ def chosen(names: Iterable[str]) -> list[Item]:
 def reproduce(
     items: Iterable[Item],
     size: Size,
-    store: Store,
+    store: RunStore,
     watch: Callable[[Item, Batch, Result], None] | None = None,
-    ended: Callable[[Done], None] | None = None,
+    ended: Callable[[ItemResult], None] | None = None,
     began: Callable[[Item], None] | None = None,
-) -> list[Done]:
+) -> list[ItemResult]:
     """Run what is missing and conclude, item by item. Without Fashion-MNIST, what needs it is left out, and says so."""
     found = []
     for item in items:
@@ -83,13 +83,13 @@ def reproduce(
     return found
 
 
-def _one(item: Item, size: Size, store: Store, watch: Callable[[Item, Batch, Result], None] | None) -> Done:
+def _one(item: Item, size: Size, store: RunStore, watch: Callable[[Item, Batch, Result], None] | None) -> ItemResult:
     experiments = item.experiments(size)
     hear = None if watch is None else lambda batch, so_far: watch(item, batch, so_far)
     try:
         if item.needs_fashion_mnist(size) and missing(experiments.values(), store):
             datasets.find_fashion_mnist()  # before anything is run
-        fulfil(experiments.values(), store, hear)
-        return Done(item, item.conclude(Found(store, size, experiments)))
+        run_missing(experiments.values(), store, hear)
+        return ItemResult(item, item.conclude(ItemRuns(store, size, experiments)))
     except (ConnectionError, FileNotFoundError) as error:
-        return Done(item, None, str(error))
+        return ItemResult(item, None, str(error))

@@ -24,7 +24,7 @@ PHASES = ("poll", "choice", "training")
 
 def seconds_per_round(experiments: dict[str, Experiment], rounds: int) -> dict[str, dict[str, float]]:
     """Mean seconds of each phase of a round and of all together, for every experiment (of the same data)."""
-    federation = next(iter(experiments.values())).drawn(0).federation()
+    federation = next(iter(experiments.values())).for_seed(0).federation()
     timed = {name: Timed(experiment, federation) for name, experiment in experiments.items()}
     spent: dict[str, list[tuple[float, ...]]] = {name: [] for name in experiments}
     for t in range(rounds + 1):

@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fedpick.arguments import known
 from fedpick.protocol import Selector
 from fedpick.selectors.afl import AFL
-from fedpick.selectors.metric import ClippedLoss, LocalLoss, Metric, OwnMetric, QFairLoss
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
 from fedpick.selectors.schedule import Schedule, Shrinking
+from fedpick.selectors.score import ClippedLoss, LocalLoss, OwnScore, QFairLoss, Score
+from fedpick.validation import known
 
 
 class Entry(NamedTuple):
@@ -30,20 +30,20 @@ def _rand_distinct(m: int) -> Rand:
     return Rand(m, replace=False)
 
 
-def _cpow(m: int, d: Any, metric: Any = LocalLoss()) -> PowerOfChoice:
-    return PowerOfChoice(m, d, "batch", metric)
+def _cpow(m: int, d: Any, score: Any = LocalLoss()) -> PowerOfChoice:
+    return PowerOfChoice(m, d, "batch", score)
 
 
-def _rpow(m: int, d: Any, metric: Any = LocalLoss()) -> PowerOfChoice:
-    return PowerOfChoice(m, d, "stale", metric)
+def _rpow(m: int, d: Any, score: Any = LocalLoss()) -> PowerOfChoice:
+    return PowerOfChoice(m, d, "stale", score)
 
 
-def _pow(m: int, d: Any, metric: Any = LocalLoss()) -> PowerOfChoice:
-    return PowerOfChoice(m, d, "full", metric)
+def _pow(m: int, d: Any, score: Any = LocalLoss()) -> PowerOfChoice:
+    return PowerOfChoice(m, d, "full", score)
 
 
-def _adapow(m: int, rounds: int, steps: int = 10, metric: Any = LocalLoss()) -> PowerOfChoice:
-    return PowerOfChoice(m, Shrinking(rounds, steps), "full", metric)
+def _adapow(m: int, rounds: int, steps: int = 10, score: Any = LocalLoss()) -> PowerOfChoice:
+    return PowerOfChoice(m, Shrinking(rounds, steps), "full", score)
 
 
 def _afl(m: int, alpha1: float = 0.75, alpha2: float = 0.01, alpha3: float = 0.1) -> AFL:
@@ -83,7 +83,7 @@ def strategy(name: str, **parameters: Any) -> Selector[Any]:
     """The strategy of this short name; ``STRATEGIES`` is the table of all of them.
 
     >>> strategy("rpow-d", m=3, d=50)
-    PowerOfChoice(m=3, d=50, loss='stale', metric=LocalLoss(by_size=False))
+    PowerOfChoice(m=3, d=50, loss='stale', score=LocalLoss(by_size=False))
     """
     build = STRATEGIES[_nearest("strategy", "name", name, STRATEGIES)].build
     signature = inspect.signature(build)
@@ -180,12 +180,12 @@ __all__ = [
     "Entry",
     "Full",
     "LocalLoss",
-    "Metric",
-    "OwnMetric",
+    "OwnScore",
     "PowerOfChoice",
     "QFairLoss",
     "Rand",
     "Schedule",
+    "Score",
     "Shrinking",
     "Uniform",
     "from_dict",

@@ -4,13 +4,13 @@ from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.arguments import answers, facts, natural, one_of, require
 from fedpick.ledger import Ledger
-from fedpick.protocol import Clients, Poll, Report, Selection
+from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection
 from fedpick.pytrees import pytree, static
+from fedpick.validation import at_most_clients, natural, one_of, require
 
 Fraction = float | Float[Array, ""]
 
@@ -48,23 +48,14 @@ class AFL:
         one_of(self, "valuation", self.valuation, ("loss", "sqrt-size"))
 
     def init(self, num_clients: int) -> Ledger:
+        at_most_clients(self, "m", self.m, num_clients)
         return Ledger.init(num_clients)
 
-    def propose(self, key: PRNGKeyArray, state: Ledger, clients: Clients) -> Bool[Array, " K"]:
-        clients = facts(self, clients, distinct=self.m)
+    def propose(self, key: PRNGKeyArray, state: Ledger, clients: Clients) -> Mask:
         return clients.available & (clients.size > 0)
 
-    def select(
-        self,
-        key: PRNGKeyArray,
-        state: Ledger,
-        clients: Clients,
-        candidates: Bool[Array, " K"],
-        losses: Float[Array, " K"],
-    ) -> Selection:
-        clients = facts(self, clients, distinct=self.m)
+    def select(self, key: PRNGKeyArray, state: Ledger, clients: Clients, candidates: Mask, losses: Losses) -> Selection:
         state.fits(clients)
-        candidates, _ = answers(self, clients, candidates, losses)
         cut_key, softmax_key, uniform_key = jax.random.split(key, 3)
 
         value = state.loss * jnp.sqrt(clients.size) if self.valuation == "sqrt-size" else state.loss
@@ -72,18 +63,18 @@ class AFL:
         value = jnp.where(trained, value, -jnp.inf)
 
         K = jnp.sum(candidates, dtype=jnp.int32)
-        kept = sampling.largest(cut_key, value, candidates, K - _floor(self.alpha1, K))
+        kept = sampling.top_k_mask(cut_key, value, candidates, K - _floor(self.alpha1, K))
         eligible = kept & trained
         # The race by exp(alpha2 v) in logarithms and from the largest v down, where no valuation overflows.
         finite = jnp.clip(value, -1e30, 1e30)
         pull = jnp.asarray(self.alpha2, jnp.float32) * (finite - jnp.max(finite, where=eligible, initial=-1e30))
         arrival = jnp.log(sampling.exponentials(softmax_key, value.shape)) - pull
-        drawn = sampling.earliest(
+        drawn = sampling.first_k_mask(
             jnp.where(eligible, arrival, jnp.inf),
             _floor(1 - jnp.asarray(self.alpha3, jnp.float32), jnp.int32(self.m)),
         )
-        uniform = sampling.lots(uniform_key, candidates)
-        return sampling.seat(*sampling.first(jnp.where(drawn, jnp.float32(0), uniform), self.m))
+        uniform = sampling.uniform_keys(uniform_key, candidates)
+        return sampling.seat(*sampling.first_k(jnp.where(drawn, jnp.float32(0), uniform), self.m))
 
     def observe(self, state: Ledger, selection: Selection, report: Report) -> Ledger:
         return state.observe(selection, report)

@@ -5,16 +5,15 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Int, PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.arguments import answers, facts, known, natural, one_of, require
 from fedpick.ledger import Ledger
-from fedpick.protocol import Clients, Poll, Report, Selection
+from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection
 from fedpick.pytrees import pytree, static
-from fedpick.selectors.metric import LocalLoss, Metric, OwnMetric
 from fedpick.selectors.schedule import Schedule
+from fedpick.selectors.score import LocalLoss, OwnScore, Score
+from fedpick.validation import at_most_clients, natural, one_of, require
 
 _POLL: dict[str, Poll] = {"full": "full", "batch": "batch", "stale": "none"}
 
@@ -33,21 +32,20 @@ class PowerOfChoice:
     biased. d may be traced, or a ``Schedule`` such as ``Shrinking`` (adapow-d). A polled candidate that does not answer
     is not eligible. A traced d cannot be checked and is clipped to m..K.
 
-    >>> from fedpick import Clients, round_keys
-    >>> selector = PowerOfChoice(m=1, d=2)
-    >>> clients = Clients(size=jnp.array([5, 5, 5]), available=jnp.array([True, False, True]))
-    >>> keys, state = round_keys(seed=0, t=0), selector.init(3)
-    >>> candidates = selector.propose(keys.propose, state, clients)
-    >>> candidates
-    Array([ True, False,  True], dtype=bool)
-    >>> selector.select(keys.select, state, clients, candidates, jnp.array([0.3, jnp.nan, 0.9])).clients
-    Array([2], dtype=int32)
+    Args:
+        m: Seats, the clients that train in a round.
+        d: Candidates: a number, or a ``Schedule`` of it.
+        loss: Which loss of a candidate is looked at.
+        score: What candidates are ranked by: a function of (loss, size), such as ``ClippedLoss(limit=3)``.
+
+    >>> PowerOfChoice(m=3, d=6).poll
+    'full'
     """
 
     m: int = static()
     d: int | Int[Array, ""] | Schedule
     loss: Literal["full", "batch", "stale"] = static(default="full")
-    metric: Metric | Callable[[Any, Any], Any] = LocalLoss()
+    score: Score | Callable[[Any, Any], Any] = LocalLoss()
 
     candidates_by_share: ClassVar[bool] = True
 
@@ -56,10 +54,10 @@ class PowerOfChoice:
         one_of(self, "loss", self.loss, tuple(_POLL))
         if not _is_pytree_function(self.d):
             require(self, "d", self.d, f"at least m={self.m}", lambda d: d >= self.m, whole=True)
-        if not callable(self.metric) or isinstance(self.metric, type):
-            raise ValueError(f"PowerOfChoice: metric must be a function of (loss, size), got {self.metric!r}")
-        if not _is_pytree_function(self.metric):
-            object.__setattr__(self, "metric", OwnMetric(self.metric))
+        if not callable(self.score) or isinstance(self.score, type):
+            raise ValueError(f"PowerOfChoice: metric must be a function of (loss, size), got {self.score!r}")
+        if not _is_pytree_function(self.score):
+            object.__setattr__(self, "score", OwnScore(self.score))
 
     @property
     def poll(self) -> Poll:
@@ -67,38 +65,28 @@ class PowerOfChoice:
 
     @property
     def highest_loss_first(self) -> bool:
-        return self.metric == LocalLoss()
+        return self.score == LocalLoss()
 
     def init(self, num_clients: int) -> Ledger:
+        at_most_clients(self, "m", self.m, num_clients)
+        at_most_clients(self, "d", self.d, num_clients)
         return Ledger.init(num_clients)
 
-    def propose(self, key: PRNGKeyArray, state: Ledger, clients: Clients) -> Bool[Array, " K"]:
-        clients = facts(self, clients, distinct=self.m)
+    def propose(self, key: PRNGKeyArray, state: Ledger, clients: Clients) -> Mask:
         K = clients.size.shape[0]
-        if known(self.d) is not None:
-            require(self, "d", self.d, f"at most K={K}", lambda d: (d <= K) & (np.ndim(d) == 0), whole=True)
         state.fits(clients)
         d = self.d(state.round, K, self.m) if callable(self.d) else jnp.asarray(self.d, jnp.int32)
         weight = jnp.where(clients.available, clients.size, jnp.float32(0))
         return sampling.race(key, weight, jnp.clip(d, self.m, K))
 
-    def select(
-        self,
-        key: PRNGKeyArray,
-        state: Ledger,
-        clients: Clients,
-        candidates: Bool[Array, " K"],
-        losses: Float[Array, " K"],
-    ) -> Selection:
-        clients = facts(self, clients, distinct=self.m)
-        candidates, losses = answers(self, clients, candidates, losses)
+    def select(self, key: PRNGKeyArray, state: Ledger, clients: Clients, candidates: Mask, losses: Losses) -> Selection:
         state.fits(clients)
         if self.loss == "stale":
             losses = jnp.where(jnp.isnan(state.loss), jnp.inf, state.loss)
-        assert callable(self.metric)
-        score = self.metric(losses, clients.size)
+        assert callable(self.score)
+        score = self.score(losses, clients.size)
         eligible = candidates & ~jnp.isnan(losses) & ~jnp.isnan(score)
-        return sampling.seat(*sampling.top(key, score, eligible, self.m))
+        return sampling.seat(*sampling.top_k(key, score, eligible, self.m))
 
     def observe(self, state: Ledger, selection: Selection, report: Report) -> Ledger:
         return state.observe(selection, report)

@@ -3,14 +3,14 @@
 from typing import ClassVar
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.arguments import answers, facts, flag, natural
-from fedpick.protocol import Clients, Poll, Report, Selection
+from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection
 from fedpick.pytrees import pytree, static
+from fedpick.validation import at_most_clients, flag, natural
 
-Nothing = tuple[()]
+Empty = tuple[()]
 
 
 @pytree
@@ -20,13 +20,12 @@ class Rand:
     With replacement (the paper's scheme) a client may hold several seats, which train independently. Without, the m
     clients are distinct: successive sampling by p_k, which is also pow-d at d = m.
 
-    >>> from fedpick import Clients, round_keys
-    >>> selector = Rand(m=3)
-    >>> clients = Clients(size=jnp.array([1, 0, 8]), available=jnp.ones(3, bool))
-    >>> keys, nothing = round_keys(seed=0, t=0), selector.init(3)
-    >>> candidates = selector.propose(keys.propose, nothing, clients)
-    >>> selector.select(keys.select, nothing, clients, candidates, jnp.full(3, jnp.nan)).clients
-    Array([2, 2, 2], dtype=int32)
+    Args:
+        m: Seats, the clients that train in a round.
+        replace: Whether the seats are drawn with replacement.
+
+    >>> Rand(m=3).unbiased, Rand(m=3, replace=False).unbiased
+    (True, False)
     """
 
     m: int = static()
@@ -42,32 +41,22 @@ class Rand:
     def unbiased(self) -> bool:
         return self.replace
 
-    def init(self, num_clients: int) -> Nothing:
+    def init(self, num_clients: int) -> Empty:
+        if not self.replace:
+            at_most_clients(self, "m", self.m, num_clients)
         return ()
 
-    def propose(self, key: PRNGKeyArray, state: Nothing, clients: Clients) -> Bool[Array, " K"]:
-        return self._facts(clients).available
+    def propose(self, key: PRNGKeyArray, state: Empty, clients: Clients) -> Mask:
+        return clients.available
 
-    def select(
-        self,
-        key: PRNGKeyArray,
-        state: Nothing,
-        clients: Clients,
-        candidates: Bool[Array, " K"],
-        losses: Float[Array, " K"],
-    ) -> Selection:
-        clients = self._facts(clients)
-        candidates, _ = answers(self, clients, candidates, losses)
+    def select(self, key: PRNGKeyArray, state: Empty, clients: Clients, candidates: Mask, losses: Losses) -> Selection:
         weight = jnp.where(candidates, clients.size, jnp.float32(0))
         if not self.replace:
-            return sampling.seat(*sampling.first(sampling.arrivals(key, weight), self.m))
+            return sampling.seat(*sampling.first_k(sampling.arrivals(key, weight), self.m))
         return sampling.seat(sampling.draw(key, weight, self.m), jnp.broadcast_to(jnp.any(weight > 0), (self.m,)))
 
-    def observe(self, state: Nothing, selection: Selection, report: Report) -> Nothing:
+    def observe(self, state: Empty, selection: Selection, report: Report) -> Empty:
         return ()
-
-    def _facts(self, clients: Clients) -> Clients:
-        return facts(self, clients, distinct=1 if self.replace else self.m)
 
 
 @pytree
@@ -90,28 +79,20 @@ class Uniform:
     def __post_init__(self) -> None:
         object.__setattr__(self, "m", natural(self, "m", self.m))
 
-    def init(self, num_clients: int) -> Nothing:
+    def init(self, num_clients: int) -> Empty:
+        at_most_clients(self, "m", self.m, num_clients)
         return ()
 
-    def propose(self, key: PRNGKeyArray, state: Nothing, clients: Clients) -> Bool[Array, " K"]:
-        return facts(self, clients, distinct=self.m).available
+    def propose(self, key: PRNGKeyArray, state: Empty, clients: Clients) -> Mask:
+        return clients.available
 
-    def select(
-        self,
-        key: PRNGKeyArray,
-        state: Nothing,
-        clients: Clients,
-        candidates: Bool[Array, " K"],
-        losses: Float[Array, " K"],
-    ) -> Selection:
-        clients = facts(self, clients, distinct=self.m)
-        candidates, _ = answers(self, clients, candidates, losses)
-        chosen, filled = sampling.first(sampling.lots(key, candidates), self.m)
+    def select(self, key: PRNGKeyArray, state: Empty, clients: Clients, candidates: Mask, losses: Losses) -> Selection:
+        chosen, filled = sampling.first_k(sampling.uniform_keys(key, candidates), self.m)
         share = sampling.shares(jnp.where(candidates, clients.size, jnp.float32(0)))
         ratio = jnp.sum(candidates, dtype=jnp.float32) / jnp.maximum(jnp.sum(filled, dtype=jnp.float32), 1)
         return sampling.weighted(chosen, jnp.where(filled, share[chosen] * ratio, jnp.float32(0)))
 
-    def observe(self, state: Nothing, selection: Selection, report: Report) -> Nothing:
+    def observe(self, state: Empty, selection: Selection, report: Report) -> Empty:
         return ()
 
 
@@ -127,24 +108,15 @@ class Full:
     poll: ClassVar[Poll] = "none"
     unbiased: ClassVar[bool] = True
 
-    def init(self, num_clients: int) -> Nothing:
+    def init(self, num_clients: int) -> Empty:
         return ()
 
-    def propose(self, key: PRNGKeyArray, state: Nothing, clients: Clients) -> Bool[Array, " K"]:
-        return facts(self, clients).available
+    def propose(self, key: PRNGKeyArray, state: Empty, clients: Clients) -> Mask:
+        return clients.available
 
-    def select(
-        self,
-        key: PRNGKeyArray,
-        state: Nothing,
-        clients: Clients,
-        candidates: Bool[Array, " K"],
-        losses: Float[Array, " K"],
-    ) -> Selection:
-        clients = facts(self, clients)
-        candidates, _ = answers(self, clients, candidates, losses)
+    def select(self, key: PRNGKeyArray, state: Empty, clients: Clients, candidates: Mask, losses: Losses) -> Selection:
         share = sampling.shares(jnp.where(candidates, clients.size, jnp.float32(0)))
         return sampling.weighted(jnp.arange(share.shape[0], dtype=jnp.int32), share)
 
-    def observe(self, state: Nothing, selection: Selection, report: Report) -> Nothing:
+    def observe(self, state: Empty, selection: Selection, report: Report) -> Empty:
         return ()

@@ -5,8 +5,8 @@ from typing import Protocol
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from fedpick.arguments import known, require
 from fedpick.pytrees import pytree
+from fedpick.validation import known, require
 
 
 class Schedule(Protocol):

@@ -1,5 +1,8 @@
 """The simulator: federated averaging with any selector, whole federations as one compiled program."""
 
+from fedpick.results.loggers import MLflow, TensorBoard
+from fedpick.results.result import Result
+from fedpick.results.stats import Interval, confidence, interval
 from fedpick.sim.availability import (
     AlternatingHalves,
     Always,
@@ -12,13 +15,10 @@ from fedpick.sim.availability import (
 from fedpick.sim.datasets import digits, fashion_mnist, quadratic, quadratic_optimum, synthetic
 from fedpick.sim.devices import Devices
 from fedpick.sim.federation import Federation, Summary, pixels
-from fedpick.sim.live import MLflow, TensorBoard
-from fedpick.sim.local import Local, Server, Steps
+from fedpick.sim.local import Local, Server, StepDecay
 from fedpick.sim.models import Model, from_apply, logistic, mlp, quadratic_model
 from fedpick.sim.partition import IID, Dirichlet, PowerLaw, Shards
-from fedpick.sim.result import Result
 from fedpick.sim.simulation import simulate
-from fedpick.sim.spread import Interval, confidence, interval
 
 __all__ = [
     "IID",
@@ -39,7 +39,7 @@ __all__ = [
     "Result",
     "Server",
     "Shards",
-    "Steps",
+    "StepDecay",
     "Summary",
     "TensorBoard",
     "Trace",

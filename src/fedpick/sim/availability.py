@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.arguments import known, require
 from fedpick.pytrees import pytree
+from fedpick.validation import known, require
 
 
 class Availability(Protocol):

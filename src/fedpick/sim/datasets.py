@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.arguments import require
 from fedpick.sim.federation import Federation, pixels
 from fedpick.sim.partition import Dirichlet
+from fedpick.validation import require
 
 Numbers = np.ndarray[Any, Any]
 

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from fedpick.arguments import require
-from fedpick.measures import SCALAR
+from fedpick.metrics import SCALAR
 from fedpick.pytrees import pytree
+from fedpick.validation import require
 
 TRAINING = 3.0  # passes over a sample: forward, and backward at twice its cost
 

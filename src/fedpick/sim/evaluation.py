@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from fedpick.protocol import client_key
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import distinct
-from fedpick.sim.models import Model, Params, settled
+from fedpick.sim.models import Model, Params, barrier
 
 POLL_BLOCK = 2048  # samples at a time in a poll, at most
 MOST_PARTS = 256  # of them, since each is compared with each
@@ -20,7 +20,7 @@ EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
 
 
 class Evaluation(NamedTuple):
-    """How good a model is. ``skew`` is explained in ``fedpick.sim.loop.evaluate``."""
+    """How good a model is. ``skew`` is explained in ``fedpick.sim.round.evaluate``."""
 
     loss: Float[Array, ""]
     client_loss: Float[Array, " K"]
@@ -49,7 +49,7 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
         sample, real = _samples(federation, client, nth, size)
         real &= (first + lane < ends[-1])[:, None]
         x, y = federation.prepare(federation.x[sample]), federation.y[sample]
-        mean, number = _means(settled(model.losses(params, x, y, None)).reshape(real.shape), real)
+        mean, number = _means(barrier(model.losses(params, x, y, None)).reshape(real.shape), real)
         shift = shift.at[jnp.where((nth == 0) & (number > 0), client, K)].set(_finite(mean), mode="drop")
         off = number.astype(jnp.float32) * (mean - shift[client])
         # One sum per client, added at its first place in the block: an order of addition that is always the same.
@@ -80,7 +80,7 @@ def batch_losses(
         first, answers = carry
         place = first + jnp.arange(ASKED_BLOCK, dtype=jnp.int32)
         client = _holder(rank, place)
-        losses = settled(jax.vmap(one)(client))
+        losses = barrier(jax.vmap(one)(client))
         return first + ASKED_BLOCK, answers.at[jnp.where(place < rank[-1], client, K)].set(losses, mode="drop")
 
     start = (jnp.int32(0), jnp.full(K, jnp.nan, jnp.float32))
@@ -111,7 +111,7 @@ def everybody(federation: Federation, model: Model, params: Params) -> tuple[Flo
         # Sums of sums: a float32 that adds up a hundred thousand numbers one by one is wrong in the fourth digit.
         shift = _finite(x[ends - parts])
         off = jnp.where(used > 0, used.astype(jnp.float32) * (x - shift[owner]), jnp.float32(0))
-        total = jax.ops.segment_sum(settled(off), owner, K, indices_are_sorted=True)
+        total = jax.ops.segment_sum(barrier(off), owner, K, indices_are_sorted=True)
         return shift + total / count.astype(jnp.float32)
 
     return mean(loss), mean(accuracy)
@@ -137,7 +137,7 @@ def on_test_set(federation: Federation, model: Model, params: Params) -> tuple[F
 
 def _outcomes(model: Model, params: Params, x: Array, y: Array) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Loss by sample, and 1 where the label is right."""
-    found: tuple[Array, Array] = settled(
+    found: tuple[Array, Array] = barrier(
         (model.losses(params, x, y, None), (model.predict(params, x) == y).astype(jnp.float32))
     )
     return found

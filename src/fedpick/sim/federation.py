@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
-from fedpick.arguments import natural
 from fedpick.pytrees import pytree, static
+from fedpick.validation import natural
 
 Numbers = np.ndarray[Any, Any]
 

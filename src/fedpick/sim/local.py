@@ -10,20 +10,20 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.arguments import natural, one_of, require
 from fedpick.pytrees import pytree, static
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
+from fedpick.validation import natural, one_of, require
 
 Optimizer = Callable[[Any], optax.GradientTransformation]
 Number = float | Float[Array, ""]
 
 
 @pytree
-class Steps:
+class StepDecay:
     """A learning rate that is multiplied by ``factor`` at each of the rounds ``at``.
 
-    >>> [float(Steps(at=(150, 300))(jnp.int32(t))) for t in (0, 150, 400)]
+    >>> [float(StepDecay(at=(150, 300))(jnp.int32(t))) for t in (0, 150, 400)]
     [1.0, 0.5, 0.25]
     """
 
@@ -32,7 +32,7 @@ class Steps:
 
     def __post_init__(self) -> None:
         if not isinstance(self.at, tuple):
-            raise ValueError(f"Steps: at must be a tuple of rounds, got {self.at!r}")
+            raise ValueError(f"StepDecay: at must be a tuple of rounds, got {self.at!r}")
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
         """The multiple of the first learning rate in round t."""
@@ -49,14 +49,14 @@ class Local:
     batch of an epoch being what is left. ``optimizer`` makes an optax optimiser from the learning rate of the round,
     ``eta * schedule(t)``. ``weight_decay`` adds decay * w to the gradient, ``prox`` adds prox * (w - global) (FedProx).
 
-    >>> Local(tau=30, b=64, eta=0.005, schedule=Steps(at=(150, 300))).tau
+    >>> Local(tau=30, b=64, eta=0.005, schedule=StepDecay(at=(150, 300))).tau
     30
     """
 
     tau: int = static()
     b: int = static()
     eta: Number
-    schedule: Callable[[Any], Any] = Steps()
+    schedule: Callable[[Any], Any] = StepDecay()
     weight_decay: Number | None = None
     prox: Number | None = None
     batches: Literal["distinct", "replace", "epochs"] = static(default="distinct")
@@ -67,7 +67,7 @@ class Local:
         natural(self, "b", self.b)
         _optimizer(self, self.optimizer)
         if not callable(self.schedule) or jax.tree_util.all_leaves([self.schedule]):
-            rule = "an object made with fedpick.pytree that maps t to a number, such as Steps"
+            rule = "an object made with fedpick.pytree that maps t to a number, such as StepDecay"
             raise ValueError(f"Local: schedule must be {rule}, got {self.schedule!r}")
         one_of(self, "batches", self.batches, ("distinct", "replace", "epochs"))
         for name in ("eta", "weight_decay", "prox"):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from fedpick.arguments import one_of, require
+from fedpick.validation import one_of, require
 
 Params = Any
 Objective = Literal["cross-entropy", "minus-probability"]
@@ -52,7 +52,7 @@ def from_apply(
         outputs = log_probability.shape[1]
         label = (jnp.arange(outputs, dtype=y.dtype)[None, :] == y[:, None]).astype(jnp.float32)
         label = jnp.where(y[:, None] < outputs, label, jnp.nan)
-        label = label if key is None else settled(label)  # one kernel and not two in each step of training on a GPU
+        label = label if key is None else barrier(label)  # one kernel and not two in each step of training on a GPU
         right = jnp.sum(log_probability * label, axis=1, where=label != 0)
         return -right if objective == "cross-entropy" else -jnp.exp(right)
 
@@ -144,7 +144,7 @@ def quadratic_model(v: int, spread: float = 100.0) -> Model:
     return Model(init, losses, lambda params, x: jnp.zeros(x.shape[0], jnp.int32))
 
 
-def settled(x: Any) -> Any:
+def barrier(x: Any) -> Any:
     """The same numbers, computed at this point and only once, whatever XLA would rather do."""
     return jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
 

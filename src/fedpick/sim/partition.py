@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.arguments import require
+from fedpick.validation import require
 
 Numbers = np.ndarray[Any, Any]
 

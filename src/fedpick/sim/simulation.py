@@ -11,18 +11,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpick.arguments import require
-from fedpick.measures import METRICS
+from fedpick.metrics import METRICS
 from fedpick.protocol import init_key
-from fedpick.sim import checkpoint as disk
-from fedpick.sim import hosts
+from fedpick.results.result import Result
+from fedpick.sim._engine import checkpoint as disk
+from fedpick.sim._engine import multihost as hosts
+from fedpick.sim._engine.batching import Bundles, rows
+from fedpick.sim._engine.compilation import keep_programs, traced
+from fedpick.sim._engine.eager import EagerRuns
+from fedpick.sim._engine.progress import Bar
 from fedpick.sim.availability import Always, Availability, Failures
-from fedpick.sim.bundles import Bundles, rows
-from fedpick.sim.debugging import Plainly
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
-from fedpick.sim.inspection import (
+from fedpick.sim.local import Local, Server
+from fedpick.sim.models import Model
+from fedpick.sim.preflight import (
     check_first_losses,
     check_kinds,
     check_selectors,
@@ -30,12 +34,8 @@ from fedpick.sim.inspection import (
     notice_few_available,
     notice_small_clients,
 )
-from fedpick.sim.local import Local, Server
-from fedpick.sim.loop import Record, Varied, World
-from fedpick.sim.models import Model
-from fedpick.sim.programs import keep_programs, traced
-from fedpick.sim.progress import Bar
-from fedpick.sim.result import Result
+from fedpick.sim.round import Record, Varied, World
+from fedpick.validation import require
 
 CHUNK = 100  # rounds, about
 
@@ -97,18 +97,18 @@ def simulate(
     seed = np.asarray([run["seed"] for run in runs], np.int32)
     mine = hosts.shares(len(runs))[jax.process_index()]
     hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
-    crew = (Bundles if jit else Plainly)(model, world, rows(varied, mine), seed[mine.start : mine.stop])
+    runner = (Bundles if jit else EagerRuns)(model, world, rows(varied, mine), seed[mine.start : mine.stop])
     blocks, chunks = _even_chunks(rounds, every)
     stop = None if every * blocks * chunks == rounds else rounds
     program = functools.partial(traced, model, world, varied, seed, stop, every, blocks)
-    done, tables = 0, _Tables.begin(crew.begin(), selector.m or federation.num_clients)
+    done, tables = 0, _Tables.begin(runner.begin(), selector.m or federation.num_clients)
     file, owner = None if checkpoint is None else Path(checkpoint), ""
     if file is not None:
         owner = disk.fingerprint(program()[0], world, varied, seed, rounds, every)
-        done, saved = disk.load(file, owner, like=(crew.standing, tables))
+        done, saved = disk.load(file, owner, like=(runner.state, tables))
         hosts.same_everywhere(done, "checkpoint must be a file that every host sees, at the same round")
         if done:
-            crew.standing, tables = rows(saved, mine)
+            runner.state, tables = rows(saved, mine)
     check_first_losses(tables.evaluations.client_loss[:, 0])
     shapes = jax.eval_shape(lambda: model.init(init_key(0)))
 
@@ -136,10 +136,10 @@ def simulate(
             while done < rounds and not (until and hosts.all_agree(_reached(until, tables.evaluations))):
                 step = min(every * blocks, rounds - done)
                 tick = functools.partial(_tick, bar, done, step, tables.evaluations.loss[:, -1])
-                new = crew.play(done, stop, every, blocks, tick)
+                new = runner.play(done, stop, every, blocks, tick)
                 done, tables = done + step, tables.append(new, step, -(-step // every))
                 if file is not None:
-                    whole = hosts.gathered((crew.standing, tables), len(runs))
+                    whole = hosts.gathered((runner.state, tables), len(runs))
                     if jax.process_index() == 0:
                         disk.save(file, owner, done, whole)
                 bar.update(done, tables.evaluations.loss[:, -1])
@@ -148,7 +148,7 @@ def simulate(
             if hosts.several():
                 raise  # the others would wait for this one's results
             bar.note(f"stopped after round {done} of {rounds}; everything up to there is in the result")
-    params, tables = hosts.gathered((crew.standing.params, tables), len(runs))
+    params, tables = hosts.gathered((runner.state.params, tables), len(runs))
     notice_few_available(selector, tables.records)
     return result(tables, params)
 

@@ -1,6 +1,6 @@
 """The paper's theory: selection skew, heterogeneity and the three convergence bounds, as functions."""
 
-from fedpick.theory.averaging import Path, averaged, skews_along
+from fedpick.theory.averaging import Trajectory, fedavg_trajectory, skews_along
 from fedpick.theory.bounds import (
     Bound,
     Constants,
@@ -10,20 +10,20 @@ from fedpick.theory.bounds import (
     decaying_step,
     fixed_bound,
 )
-from fedpick.theory.problem import Problem, curvature, logistic_problem, minimised, noise, quadratic_problem
-from fedpick.theory.seats import Seats, expected_seats
-from fedpick.theory.skew import Skew, Skews, grid, mean_weights, scattered, skew, skew_trace, skews
+from fedpick.theory.problem import Problem, curvature, logistic_problem, noise, numerical_problem, quadratic_problem
+from fedpick.theory.selection_probability import Seats, expected_seats
+from fedpick.theory.skew import Skew, Skews, grid, mean_weights, random_points, skew, skew_trace, skews
 from fedpick.theory.two_clients import highest_loss_gap, two_client_gap, two_clients
 
 __all__ = [
     "Bound",
     "Constants",
-    "Path",
     "Problem",
     "Seats",
     "Skew",
     "Skews",
-    "averaged",
+    "Trajectory",
+    "fedavg_trajectory",
     "averaging_bound",
     "averaging_step",
     "curvature",
@@ -35,10 +35,10 @@ __all__ = [
     "highest_loss_gap",
     "logistic_problem",
     "mean_weights",
-    "minimised",
     "noise",
+    "numerical_problem",
     "quadratic_problem",
-    "scattered",
+    "random_points",
     "skew",
     "skew_trace",
     "skews",

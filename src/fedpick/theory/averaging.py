@@ -8,16 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpick.arguments import natural, require
-from fedpick.protocol import Clients, Report, round_keys, seat_key
+from fedpick.protocol import Clients, Report, pick, round_keys, seat_key
 from fedpick.theory.problem import Problem
-from fedpick.theory.seats import known_law
+from fedpick.theory.selection_probability import known_law
 from fedpick.theory.skew import Skews, mean_weights
+from fedpick.validation import natural, require
 
 Numbers = np.ndarray[Any, Any]
 
 
-class Path(NamedTuple):
+class Trajectory(NamedTuple):
     """Where R runs of T rounds went.
 
     ``iterations`` [T+1] are the local iterations so far, ``w`` [R, T+1, v] the global models, ``between`` [R, T, tau,
@@ -31,7 +31,7 @@ class Path(NamedTuple):
     G: float
 
 
-def averaged(
+def fedavg_trajectory(
     problem: Problem,
     selector: Any,
     step: Callable[[Any], Any],
@@ -42,7 +42,7 @@ def averaged(
     sigma: float = 0.0,
     runs: int = 1,
     seed: int = 0,
-) -> Path:
+) -> Trajectory:
     """Play federated averaging on the problem: ``step(t)`` is the step size of local iteration t.
 
     Each gradient is that of F_k plus normal noise of variance sigma^2 in all. ``step`` takes an array of iterations.
@@ -51,7 +51,7 @@ def averaged(
     >>> from fedpick import Rand
     >>> from fedpick.theory import quadratic_problem
     >>> problem = quadratic_problem([0.5, 0.5], h=[1.0, 1.0], e=[[1.0], [-1.0]])
-    >>> path = averaged(problem, Rand(m=2), lambda t: 0.1 + 0 * t, tau=2, rounds=50, start=[9.0])
+    >>> path = fedavg_trajectory(problem, Rand(m=2), lambda t: 0.1 + 0 * t, tau=2, rounds=50, start=[9.0])
     >>> path.w.shape, bool(problem.excess(path.w[0, -1]) < 1)
     ((1, 51, 1), True)
     """
@@ -71,10 +71,10 @@ def averaged(
     w, between, square = _play(problem.formula, data, selector, share, eta, first, seeds, jnp.float32(sigma))
     path = np.concatenate([np.broadcast_to(first, (runs, 1, len(first))), np.asarray(w)], axis=1)
     G = float(np.sqrt(np.asarray(square, float).max() + sigma**2))
-    return Path(tau * np.arange(rounds + 1), path, np.asarray(between), G)
+    return Trajectory(tau * np.arange(rounds + 1), path, np.asarray(between), G)
 
 
-def skews_along(selector: Any, problem: Problem, path: Path) -> Skews:
+def skews_along(selector: Any, problem: Problem, path: Trajectory) -> Skews:
     """rho_bar and rho_tilde over the models that the runs went through: what the proofs need, and no more.
 
     The proofs use rho(S(w), w') only for w at the start of a round and w' the average of the seats' models within it.
@@ -82,7 +82,7 @@ def skews_along(selector: Any, problem: Problem, path: Path) -> Skews:
     >>> from fedpick import Rand
     >>> from fedpick.theory import quadratic_problem
     >>> problem = quadratic_problem([0.5, 0.5], h=[1.0, 1.0], e=[[1.0], [-1.0]])
-    >>> path = averaged(problem, Rand(m=1), lambda t: 0.1 + 0 * t, tau=2, rounds=5, start=[9.0])
+    >>> path = fedavg_trajectory(problem, Rand(m=1), lambda t: 0.1 + 0 * t, tau=2, rounds=5, start=[9.0])
     >>> skews_along(Rand(m=1), problem, path).rho_bar
     1.0
     """
@@ -109,9 +109,7 @@ def _play(formula: Any, data: Any, selector: Any, share: Any, eta: Any, start: A
         (w, state, largest), (t, sizes) = carry, now
         keys = round_keys(seed, t)
         F = formula(data, w)
-        candidates = selector.propose(keys.propose, state, clients)
-        asked = jnp.where(candidates & (selector.poll != "none"), F, jnp.nan)
-        selection = selector.select(keys.select, state, clients, candidates, asked)
+        selection = pick(selector, keys, state, clients, lambda key, asked: F).selection
         seated, weights = jnp.maximum(selection.clients, 0), selection.weights
 
         def one_seat(seat: Any, client: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedpick.arguments import natural, require
+from fedpick.validation import natural, require
 
 Numbers = np.ndarray[Any, Any]
 

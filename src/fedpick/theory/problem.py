@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax  # type: ignore[import-untyped]
 
-from fedpick.arguments import natural, require
-from fedpick.theory.seats import shares
+from fedpick.theory.selection_probability import shares
+from fedpick.validation import natural, require
 
 Numbers = np.ndarray[Any, Any]
 DENSE = 300  # dimensions, up to which a Hessian is small
@@ -136,15 +136,15 @@ def _logistic(data: Any, w: Any) -> Any:
     return onto @ (jax.nn.logsumexp(scores, axis=1) - right) + ridge / 2 * jnp.sum(w * w)
 
 
-def minimised(
+def numerical_problem(
     share: Any, losses: Losses, start: Any, mu: float | None = None, L: float | None = None, tolerance: float = 1e-9
 ) -> Problem:
-    """A problem from its convex losses alone: F and every F_k are minimised together, by L-BFGS in float64.
+    """A problem from its convex losses alone: F and every F_k are numerical_problem together, by L-BFGS in float64.
 
     ``residual`` of the result is the largest gradient norm that was left; where it is not small, there is no minimum
     and an error. Without ``mu`` and ``L``, they are those of the Hessians at the optima (``curvature``).
 
-    >>> problem = minimised([0.5, 0.5], lambda w: jnp.stack([jnp.cosh(w[0] - 1), jnp.cosh(w[0] + 1)]), [0.3])
+    >>> problem = numerical_problem([0.5, 0.5], lambda w: jnp.stack([jnp.cosh(w[0] - 1), jnp.cosh(w[0] + 1)]), [0.3])
     >>> problem.optimum.round(6) + 0, problem.lowest, problem.residual < 1e-8
     (array([0.]), array([1., 1.]), True)
     """
@@ -154,12 +154,14 @@ def minimised(
 def _minimised(
     share: Any, formula: Formula, data: Any, start: Any, mu: float | None, L: float | None, tolerance: float
 ) -> Problem:
-    p, start = shares("minimised", share), np.asarray(start, np.float64)
+    p, start = shares("numerical_problem", share), np.asarray(start, np.float64)
     if start.ndim != 1:
-        raise ValueError(f"minimised: start must have shape (v,), got shape {start.shape}")
+        raise ValueError(f"numerical_problem: start must have shape (v,), got shape {start.shape}")
     shape = jax.eval_shape(formula, data, start).shape
     if shape != p.shape:
-        raise ValueError(f"minimised: losses must give one number for each of K={len(p)} clients, got shape {shape}")
+        raise ValueError(
+            f"numerical_problem: losses must give one number for each of K={len(p)} clients, got shape {shape}"
+        )
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):  # L-BFGS mixes integers of 32 and 64 bits
         which = np.concatenate([p[None], np.eye(len(p))])
         found, norms = _minima(formula, data, which, start, tolerance)
@@ -168,12 +170,12 @@ def _minimised(
         steepest = float(np.abs(np.asarray(jax.jacrev(formula, argnums=1)(data, jnp.asarray(start)))).max())
     if not residual <= 1e-4 * max(1.0, steepest):
         raise ValueError(
-            f"minimised: losses must have a minimum that L-BFGS finds, got a gradient of {residual:.3g} left"
+            f"numerical_problem: losses must have a minimum that L-BFGS finds, got a gradient of {residual:.3g} left"
         )
     if mu is None or L is None:
         least, most = curvature(lambda w: formula(data, w), points)
         mu, L = least if mu is None else mu, most if L is None else L
-    require("minimised", "mu", mu, f"at least 0 and at most L={L:.6g}", lambda mu: (mu >= 0) & (mu <= L))
+    require("numerical_problem", "mu", mu, f"at least 0 and at most L={L:.6g}", lambda mu: (mu >= 0) & (mu <= L))
     return Problem(p, formula, data, points[0], lowest, mu, L, residual)
 
 

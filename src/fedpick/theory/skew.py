@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fedpick.arguments import natural, one_of, require
 from fedpick.theory.problem import Problem
-from fedpick.theory.seats import Method, expected_seats, played, weights_at
+from fedpick.theory.selection_probability import Method, expected_seats, played, weights_at
+from fedpick.validation import natural, one_of, require
 
 Numbers = np.ndarray[Any, Any]
 
@@ -86,7 +86,7 @@ def skews(
 
     With ``pairs="all"`` each w is combined with each w', as the definition has it; with ``"same"`` w' = w, which is
     what training meets (w' is never more than tau steps away from w) and where rho_bar grows with d. From the
-    ``refine`` best points a random search goes on in smaller and smaller steps. ``grid`` and ``scattered`` make points;
+    ``refine`` best points a random search goes on in smaller and smaller steps. ``grid`` and ``random_points`` give points;
     w* is always one of them, so that rho_bar is at most rho_tilde. Where all clients agree (gamma = 0) the skew at w*
     is 0 / 0 and no bias can stay: rho_tilde is then rho_bar.
 
@@ -153,16 +153,16 @@ def grid(low: float, high: float, per_axis: int, v: int) -> Numbers:
     return np.stack(axes, axis=-1).reshape(-1, v)
 
 
-def scattered(problem: Problem, number: int, spread: float, seed: int = 0) -> Numbers:
+def random_points(problem: Problem, number: int, spread: float, seed: int = 0) -> Numbers:
     """Points at random around w*, at distances up to ``spread`` of every order of magnitude down to a thousandth.
 
     >>> from fedpick.theory import quadratic_problem
-    >>> scattered(quadratic_problem([0.5, 0.5], h=[1.0, 1.0], e=[[1.0], [-1.0]]), number=7, spread=10.0).shape
+    >>> random_points(quadratic_problem([0.5, 0.5], h=[1.0, 1.0], e=[[1.0], [-1.0]]), number=7, spread=10.0).shape
     (7, 1)
     """
-    natural("scattered", "number", number)
-    require("scattered", "spread", spread, "above 0 and at most 1e100", lambda x: (x > 0) & (x <= 1e100))
-    require("scattered", "seed", seed, "at least 0", lambda x: x >= 0, whole=True)
+    natural("random_points", "number", number)
+    require("random_points", "spread", spread, "above 0 and at most 1e100", lambda x: (x > 0) & (x <= 1e100))
+    require("random_points", "seed", seed, "at least 0", lambda x: x >= 0, whole=True)
     rng = np.random.default_rng(seed)
     direction = rng.normal(size=(number, len(problem.optimum)))
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.arguments import require
 from fedpick.theory.problem import Problem, quadratic_problem
-from fedpick.theory.seats import shares
+from fedpick.theory.selection_probability import shares
+from fedpick.validation import require
 
 
 def two_clients(a: float, b: float, share: Any = (0.5, 0.5)) -> Problem:

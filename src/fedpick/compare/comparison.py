@@ -1,0 +1,233 @@
+"""What came of a comparison: where each strategy stands, and one sentence that says who wins and how sure that is."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedpick.compare.verdict import SURE, in_words
+from fedpick.metrics import METRICS
+from fedpick.results.result import Numbers
+from fedpick.sim import Interval, Result, confidence, interval
+from fedpick.validation import one_of, require
+
+LARGE = 1e4  # numbers from which on decimals say nothing
+
+
+class Spread(NamedTuple):
+    """A mean over seeds and the standard deviation; NaN of a single seed."""
+
+    mean: float
+    deviation: float
+
+    def shown(self, digits: int = 3, factor: float = 1.0) -> str:
+        """Such as 0.489 ± 0.012; a dash where it is not known."""
+        if not np.isfinite(self.mean):
+            return "-" if np.isnan(self.mean) else "inf"
+        form = f".{digits}f" if abs(factor * self.mean) < LARGE else ".4g"
+        text = f"{factor * self.mean:{form}}"
+        return text if np.isnan(self.deviation) else f"{text} ± {factor * self.deviation:{form}}"
+
+
+class StrategySummary(NamedTuple):
+    """One strategy: rounds to the target (median and interval), how many times fewer than the baseline's (paired over
+    seeds; ``bound`` is "at least" or "at most" where some runs do not get there), where it ends, and what it costs."""
+
+    name: str
+    seeds: int
+    played: int
+    reached: int
+    rounds: tuple[float, float, float]
+    speed_up: Interval | None
+    bound: str
+    loss: Spread
+    accuracy: Spread
+    worst_loss: float
+    messages: float
+    megabytes: float
+    messages_to_target: float
+    megabytes_to_target: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results of several strategies on one task, with the same seeds.
+
+    The target is ``metric`` at ``value``; left out, it is the loss that every run of the baseline reaches. The baseline
+    is ``rand`` where it is among them, else the first.
+
+    >>> from fedpick import PowerOfChoice, Rand
+    >>> from fedpick.sim import Local, quadratic, quadratic_model, simulate
+    >>> federation, model, local = quadratic(K=30), quadratic_model(5), Local(tau=2, b=1, eta=2e-5)
+    >>> selectors = {"rand": Rand(m=3), "pow-d": PowerOfChoice(m=3, d=9)}
+    >>> results = [simulate(federation, model, s, local, rounds=2000, seeds=3) for s in selectors.values()]
+    >>> Comparison(tuple(selectors), tuple(results)).baseline
+    'rand'
+    """
+
+    names: tuple[str, ...]
+    results: tuple[Result, ...]
+    metric: str = "loss"
+    value: float | None = None
+
+    def __post_init__(self) -> None:
+        one_of("compare", "metric", self.metric, METRICS)
+        if self.value is not None:
+            require("compare", "target", self.value, "a finite number", np.isfinite)
+            if "accuracy" in self.metric and not 0 <= self.value <= 1:
+                rule = "a part, such as 0.8 or 80%"
+                raise ValueError(f"compare: target of {self.metric} must be {rule}, got {self.value:g}")
+        elif self.metric != "loss":
+            raise ValueError(f"compare: metric {self.metric!r} must come with a target, got none")
+
+    @property
+    def baseline(self) -> str:
+        """Whom the others are held against."""
+        plain = [name for name in self.names if name.split(",")[0] == "rand"]
+        return plain[0] if plain else self.names[0]
+
+    @property
+    def target(self) -> float:
+        """The value to reach: given, or what each of the baseline's runs reaches, rounded to three digits."""
+        if self.value is not None:
+            return self.value
+        with np.errstate(invalid="ignore"):
+            losses = np.where(
+                np.isfinite(self.of(self.baseline).metric("loss")), self.of(self.baseline).metric("loss"), np.inf
+            )
+        worst = float(losses.min(axis=1).max())
+        if not np.isfinite(worst) or worst == 0:
+            return worst
+        unit = 10.0 ** (np.floor(np.log10(abs(worst))) - 2)
+        return float(f"{np.ceil(worst / unit) * unit:.6g}")
+
+    @property
+    def goal(self) -> str:
+        """The target in words, such as "loss 0.59"."""
+        if "accuracy" in self.metric:
+            return f"{self.metric.replace('_', ' ')} {self.target:.1%}"
+        return f"{self.metric.replace('_', ' ')} {self.target:g}"
+
+    @property
+    def told_goal(self) -> str:
+        """The same with where it comes from."""
+        return self.goal if self.value is not None else f"{self.goal}, which every run of {self.baseline} reaches"
+
+    @property
+    def standings(self) -> list[StrategySummary]:
+        """One for each strategy."""
+        return [self._standing(name) for name in self.names]
+
+    @property
+    def answer(self) -> str:
+        """Which strategy wins, by how much and how sure that is; or that nothing does."""
+        return in_words(self)
+
+    def speed_up(self, name: str, level: float = SURE) -> Interval:
+        """How many times fewer rounds than the baseline's: a geometric mean over paired seeds, with its interval.
+
+        A run that does not reach the target counts as if it did at its end, so that the factor is rather too near to 1.
+        """
+        return self.factor(self.baseline, name, level)
+
+    def factor(self, one: str, other: str, level: float = SURE) -> Interval:
+        """How many times fewer rounds the other takes than the one."""
+        slow, fast = self._paired(one, other)
+        # Rounds are known to the next evaluation only: seeds that all say the same are no certainty.
+        steps = [np.diff(self.of(name).evaluated).max(initial=1) for name in (one, other)]
+        blur = np.sqrt(np.mean((steps[0] / slow) ** 2 + (steps[1] / fast) ** 2) / 12)
+        found = interval(np.log(slow / fast), level, blur)
+        with np.errstate(over="ignore"):
+            return Interval(*(float(np.exp(number)) for number in found))
+
+    def _paired(self, one: str, other: str) -> tuple[Numbers, Numbers]:
+        """Rounds to the target of both for each seed that both have."""
+        places = self.rows(one, other)
+        found = []
+        for name, rows in zip((one, other), places, strict=True):
+            rounds, last = self.rounds_of(name)[rows], max(self.of(name).rounds, 1)
+            found.append(np.where(np.isfinite(rounds), np.maximum(rounds, 1), last))
+        return found[0], found[1]
+
+    def rows(self, one: str, other: str) -> tuple[list[int], list[int]]:
+        """The rows of the seeds that both have."""
+        first, second = ({run["seed"]: row for row, run in enumerate(self.of(name).runs)} for name in (one, other))
+        seeds = [seed for seed in first if seed in second]
+        if not seeds:
+            raise ValueError(f"compare: {one} and {other} must have seeds in common, got none")
+        return [first[seed] for seed in seeds], [second[seed] for seed in seeds]
+
+    def bound(self, name: str) -> str:
+        """What the factor is at the least or at the most, where some runs do not reach the target."""
+        slow = np.isinf(self.rounds_of(self.baseline)).any()
+        fast = np.isinf(self.rounds_of(name)).any()
+        return "about" if slow and fast else "at least" if slow else "at most" if fast else ""
+
+    def traffic(self, name: str) -> float:
+        """Bytes to the target over the baseline's; infinite or NaN where one of them does not get there."""
+        mine, plain = (self._standing(each).megabytes_to_target for each in (name, self.baseline))
+        return mine / plain if plain and np.isfinite(plain) else float("nan")
+
+    def _standing(self, name: str) -> StrategySummary:
+        result = self.of(name)
+        rounds = self.rounds_of(name)
+        costs = result.costs
+        traffic = (costs["bytes_down"] + costs["bytes_up"]) / 1e6
+        return StrategySummary(
+            name=name,
+            seeds=len(result.runs),
+            played=result.rounds,
+            reached=int(np.isfinite(rounds).sum()),
+            rounds=confidence(rounds),
+            speed_up=None if name == self.baseline else self.speed_up(name),
+            bound=self.bound(name),
+            loss=_spread(result.metric("loss")[:, -1]),
+            accuracy=_spread(result.metric("test_accuracy")[:, -1]),
+            worst_loss=float(result.metric("worst_loss")[:, -1].mean()),
+            messages=float(costs["messages"].mean()),
+            megabytes=float(traffic.mean()),
+            messages_to_target=_spent(costs["messages"], rounds),
+            megabytes_to_target=_spent(traffic, rounds),
+        )
+
+    def rounds_of(self, name: str) -> Numbers:
+        """Of each seed until the target."""
+        return self.of(name).rounds_to(self.metric, self.target)
+
+    def of(self, name: str) -> Result:
+        """The runs of a strategy."""
+        return self.results[self.names.index(name)]
+
+    def as_plain(self) -> dict[str, Any]:
+        """Everything as plain data for JSON; None where a number is not finite."""
+        rows = []
+        for standing in self.standings:
+            row = standing._asdict()
+            row["rounds"] = dict(zip(("median", "low", "high"), standing.rounds, strict=True))
+            row["speed_up"] = None if standing.speed_up is None else standing.speed_up._asdict()
+            row |= {name: row[name]._asdict() for name in ("loss", "accuracy")}
+            rows.append(row)
+        target = {"metric": self.metric, "value": self.target}
+        plain = {"answer": self.answer, "baseline": self.baseline, "target": target, "strategies": rows}
+        return _plain(plain)  # type: ignore[no-any-return]
+
+
+def _spent(costs: Numbers, rounds: Numbers) -> float:
+    """The median over seeds of what was spent until the target; inf where it was not reached."""
+    total = np.concatenate([np.zeros((len(costs), 1)), costs.cumsum(axis=1)], axis=1)
+    spent = [total[run, int(n)] if np.isfinite(n) else np.inf for run, n in enumerate(rounds)]
+    return confidence(spent)[0]
+
+
+def _spread(values: Numbers) -> Spread:
+    return Spread(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else float("nan"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value

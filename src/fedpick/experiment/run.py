@@ -1,0 +1,164 @@
+"""Have experiments run: what is in the store already is not run again, and what was interrupted goes on."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpick.config import from_dict, to_dict
+from fedpick.experiment.experiment import Experiment
+from fedpick.experiment.plan import Batch, Run, batches, differences, play
+from fedpick.metrics import METRICS
+from fedpick.results import Result, concatenate
+from fedpick.sim._engine.compilation import forget_many
+from fedpick.storage import RunStore, StoredRun, write_atomic
+
+LOG = logging.getLogger("fedpick")
+
+LONG = 10.0  # seconds of work in a batch, about, that are worth checkpoints
+
+
+def run_missing(
+    experiments: Iterable[Experiment],
+    store: RunStore,
+    watch: Callable[[Batch, Result], None] | None = None,
+) -> None:
+    """Have every run of the experiments in the store: those that are missing are run, and what was begun goes on.
+
+    ``watch`` hears of each batch under way and of its result so far. KeyboardInterrupt comes through when everything
+    that can be kept is kept.
+    """
+    wanted = {run.identity: run for experiment in experiments for run in runs_of(experiment)}
+    with store.locked():
+        absent = {name: run for name, run in wanted.items() if store.load(name) is None}
+        for batch, note in _begun(store, set(wanted)):
+            begun = {run.identity for run in batch.runs}
+            if begun & set(absent):
+                LOG.info("going on with %d runs that were begun earlier", len(begun))
+                _complete(store, batch, watch)
+            else:  # it was killed with everything kept
+                _forget(note)
+            absent = {name: run for name, run in absent.items() if name not in begun}
+        for batch in batches(absent.values()):
+            _complete(store, batch, watch)
+
+
+def missing(experiments: Iterable[Experiment], store: RunStore | None) -> list[Batch]:
+    """What ``run_missing`` would have to run."""
+    wanted = {run.identity: run for experiment in experiments for run in runs_of(experiment)}
+    return batches(run for name, run in wanted.items() if store is None or name not in store)
+
+
+def results(experiment: Experiment, store: RunStore) -> Result:
+    """The result of an experiment that is in the store, a row for each seed."""
+    rows = []
+    for run in runs_of(experiment):
+        stored = store.load(run.identity)
+        if stored is None:
+            raise ValueError(f"store: {store.folder} must hold the run {run.identity}, and does not; run it first")
+        rows.append(result_of(stored))
+    return concatenate(rows)
+
+
+def run(
+    experiments: Experiment | Iterable[Experiment], folder: str | Path, watch: Callable[..., None] | None = None
+) -> list[Result]:
+    """Run experiments and keep them in the folder; one result for each, a row for each of its seeds."""
+    chosen = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    store = RunStore(folder)
+    run_missing(chosen, store, watch)
+    found = []
+    for experiment, label in zip(chosen, differences(chosen), strict=True):
+        result = results(experiment, store)
+        found.append(replace(result, runs=[{**run, **label} for run in result.runs]))
+    return found
+
+
+def runs_of(experiment: Experiment) -> list[Run]:
+    """One for each seed."""
+    return [Run(experiment, seed) for seed in experiment.seeds]
+
+
+def _begun(store: RunStore, wanted: set[str]) -> Iterator[tuple[Batch, Path]]:
+    """Batches that an earlier invocation began and that are wanted now, as it had put them together."""
+    for path in sorted((store.folder / "under-way").glob("*.json")):
+        try:
+            plain = json.loads(path.read_text())
+            points = tuple(from_dict(point)[0] for point in plain["points"])
+            batch = Batch(points, tuple(plain["seeds"]))
+            if {run.identity for run in batch.runs} <= wanted:
+                yield batch, path
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+            LOG.warning(f"store: {path} must be work of fedpick's under way, got {error!r}; it is left alone")
+
+
+def _complete(store: RunStore, batch: Batch, watch: Callable[[Batch, Result], None] | None) -> None:
+    """Play a batch and keep its runs; a note of it lies in the store from before the first round to after the last."""
+    names = [run.identity for run in batch.runs]
+    note = store.folder / "under-way" / f"{names[0]}-{len(names)}.json"
+    plain = {"points": [to_dict(point) for point in batch.points], "seeds": list(batch.seeds)}
+    write_atomic(note, json.dumps(plain), owner="store")
+    checkpoint = note.with_suffix(".npz") if batch.seconds > LONG else None
+    forget_many()
+    began = time.monotonic()
+    hear = None if watch is None else lambda so_far: watch(batch, so_far)
+    try:
+        result = play(batch, checkpoint, hear)
+    except ValueError as error:
+        if checkpoint is None or not checkpoint.exists() or "checkpoint" not in str(error):
+            raise
+        aside = checkpoint.with_suffix(".broken")
+        LOG.warning(f"{error}; it is now {aside.name}, and the work begins anew")
+        checkpoint.replace(aside)
+        result = play(batch, checkpoint, hear)
+    if not result.finished:
+        raise KeyboardInterrupt
+    seconds = (time.monotonic() - began) / len(names)
+    for row, run in enumerate(batch.runs):
+        if names[row] not in store:
+            _save(store, run, result, row, seconds)
+    _forget(note)
+
+
+def result_of(stored: StoredRun) -> Result:
+    """The result (one row) of a run that was read back."""
+    return Result.from_arrays(int(stored.about["seed"]), int(stored.about["model_bytes"]), stored.arrays)
+
+
+def _save(store: RunStore, run: Run, result: Result, row: int, seconds: float) -> None:
+    experiment = run.experiment.for_seed(run.seed)
+    about = {
+        "seed": run.seed,
+        "experiment": to_dict(experiment),
+        "model_bytes": result.model_bytes,
+        "seconds": round(seconds, 3),
+    }
+    arrays = result.to_arrays(row, clients=experiment.metrics.clients, model=experiment.metrics.model)
+    store.save(run.identity, about, arrays, summary_of(result.rows([row]), experiment))
+
+
+def summary_of(result: Result, experiment: Experiment) -> dict[str, Any]:
+    """Where a run ended and what it cost, as plain numbers; None where a number is not finite."""
+    last = {name: _plain(result.metric(name)[0, -1]) for name in METRICS}
+    found: dict[str, Any] = {"rounds": result.rounds, "final": last}
+    metrics = experiment.metrics
+    if metrics.target is not None and metrics.value is not None:
+        reached = _plain(result.rounds_to(metrics.target, metrics.value)[0])
+        found["target"] = {"metric": metrics.target, "value": metrics.value, "round": reached}
+    found["costs"] = {name: _plain(values[0].sum()) for name, values in result.costs.items()}
+    return found
+
+
+def _plain(number: Any) -> float | int | None:
+    value = number.item() if hasattr(number, "item") else number
+    return value if np.isfinite(value) else None
+
+
+def _forget(note: Path) -> None:
+    for path in (note, note.with_suffix(".npz")):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,93 @@
+"""What `simulate` looks at before it starts, so that a mistake is one sentence, and what it says of a run after."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpick.protocol import Clients, round_keys
+from fedpick.sim.availability import Failures
+from fedpick.sim.devices import Devices
+from fedpick.sim.federation import Federation
+from fedpick.sim.local import Local, Server
+from fedpick.sim.models import Model
+from fedpick.sim.round import Record, Varied, World
+
+
+def check_kinds(
+    federation: Any, model: Any, selector: Any, local: Any, server: Any, failures: Any, devices: Any
+) -> None:
+    """Name the argument that is of another kind, and what a model must give, before JAX says it in its own words."""
+    expected = {
+        "federation": (federation, Federation),
+        "model": (model, Model),
+        "local": (local, Local),
+        "server": (server, Server),
+        "failures": (failures, Failures),
+        "devices": (devices, Devices),
+    }
+    for name, (value, kind) in expected.items():
+        if not isinstance(value, kind):
+            raise ValueError(f"simulate: {name} must be a {kind.__name__}, got {value!r}")
+    if isinstance(selector, type) or not hasattr(selector, "propose"):
+        raise ValueError(f"simulate: selector must be a strategy, such as PowerOfChoice(m=3, d=6), got {selector!r}")
+    params = jax.eval_shape(lambda: model.init(round_keys(0, 0).world))
+    for leaf in jax.tree.leaves(params):
+        if getattr(leaf, "dtype", None) != jnp.float32:
+            raise ValueError(f"simulate: model must have float32 parameters, got {leaf}")
+    x, y = federation.prepare(federation.x[:2]), federation.y[:2]
+    for name, output in (("losses", lambda p: model.losses(p, x, y, None)), ("predict", lambda p: model.predict(p, x))):
+        try:
+            shape = jax.eval_shape(output, params).shape
+        except TypeError as error:
+            what = str(error).splitlines()[0]
+            raise ValueError(f"simulate: model.{name} must take samples of shape {x.shape[1:]}, got {what}") from None
+        if shape != y.shape:
+            raise ValueError(f"simulate: model.{name} must give one number per sample {y.shape}, got shape {shape}")
+
+
+def check_selectors(world: World, varied: Varied) -> None:
+    """Show each selector the facts once, so that a d above K is an error here and not clipped in the program."""
+    federation = world[0]
+    K = federation.num_clients
+    clients, keys = Clients(federation.size, jnp.ones(K, bool)), round_keys(0, 0)
+    leaves, tree = jax.tree.flatten(varied[0])
+    for values in set(zip(*np.broadcast_arrays(*leaves, [0]), strict=True)):
+        selector = jax.tree.unflatten(tree, values[:-1])
+        jax.eval_shape(lambda s=selector: s.propose(keys.propose, s.init(K), clients))
+    for part in world[1:3]:
+        jax.eval_shape(lambda part=part: part(keys.world, 0, K))
+
+
+def check_first_losses(client_loss: Any) -> None:
+    """A loss that is not finite before the first round is a model that does not fit the data."""
+    bad = np.flatnonzero(~np.isfinite(client_loss).all(axis=0))
+    if len(bad):
+        why = "does the model have an output for every label?"
+        raise ValueError(
+            f"simulate: the loss of every client must be finite before round 0, got NaN for {bad[0]}; {why}"
+        )
+
+
+def notice_small_clients(federation: Federation, local: Local) -> None:
+    """Say that b is more than some clients hold."""
+    small = int((np.asarray(federation.count) < local.b).sum())
+    if small and local.batches == "distinct" and local.b > 1:
+        which = f"{small} of {federation.num_clients} clients"
+        warnings.warn(f"simulate: b={local.b} is more than {which} hold; they use all they have", stacklevel=3)
+
+
+def notice_few_available(selector: Any, records: Record) -> None:
+    """Say that d was more than were there."""
+    d = getattr(selector, "d", None)
+    if isinstance(d, int) and records.available.size and records.available.min() < d:
+        share = float((records.available < d).mean())
+        what = f"fewer clients were available than d={d} in {share:.0%} of the rounds"
+        warnings.warn(f"simulate: {what}; all of them were candidates then", stacklevel=3)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a plain number, and not True or False."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

@@ -1,0 +1,213 @@
+"""One round of federated averaging with any selector, and many rounds as one program."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from fedpick.protocol import Clients, Report, init_key, pick, round_keys, seat_key
+from fedpick.pytrees import pytree, static
+from fedpick.sim.availability import Always, Availability, Failures
+from fedpick.sim.devices import Devices
+from fedpick.sim.evaluation import Evaluation, batch_losses, everybody, full_losses, on_test_set
+from fedpick.sim.federation import Federation
+from fedpick.sim.local import Local, Server, train
+from fedpick.sim.models import Model, Params, barrier
+
+Varied = tuple[Any, Local, Server]  # selector, local, server: what may differ from run to run
+World = tuple[Federation, Availability, Failures, Devices]  # what all runs share
+
+
+@pytree
+class Setup:
+    """Everything that a run is made of but its seed."""
+
+    federation: Federation
+    model: Model = static()
+    selector: Any
+    local: Local
+    server: Server = Server()
+    availability: Availability = Always()
+    failures: Failures = Failures()
+    devices: Devices = Devices()
+    unroll: int = static(default=1)
+
+    @classmethod
+    def of(cls, model: Model, world: World, varied: Varied, unroll: int = 1) -> "Setup":
+        """One run's setup from what all runs share and what is its own."""
+        federation, availability, failures, devices = world
+        return cls(federation, model, *varied, availability, failures, devices, unroll)
+
+
+class Progress(NamedTuple):
+    """Where a run stands between two rounds: all that the next round needs, and the weights of the seats that each
+    client has had since the last evaluation."""
+
+    params: Params
+    selector: Any
+    server: Any
+    chosen: Float[Array, " K"]
+
+    def evaluated(self) -> "Progress":
+        """The same after an evaluation."""
+        return self._replace(chosen=jnp.zeros_like(self.chosen))
+
+
+class Record(NamedTuple):
+    """What happened in a round. Counts are exact; bytes follow from them and the size of the model."""
+
+    clients: Int[Array, " m"]
+    weights: Float[Array, " m"]
+    train_loss: Float[Array, ""]
+    available: Int[Array, ""]
+    polled: Int[Array, ""]
+    trained: Int[Array, ""]
+    returned: Int[Array, ""]
+    poll_samples: Int[Array, ""]
+    train_samples: Int[Array, ""]
+    seconds: Float[Array, ""]
+
+
+def first_model(model: Model, seed: Any) -> Params:
+    """What a run's training starts from."""
+    return model.init(init_key(seed))
+
+
+def begin(setup: Setup, params: Params) -> Progress:
+    """The state of a run before its first round."""
+    K = setup.federation.num_clients
+    return Progress(params, setup.selector.init(K), setup.server.init(params), jnp.zeros(K, jnp.float32))
+
+
+def one_round(
+    setup: Setup, seed: Any, progress: Progress, t: Any, inspect: Callable[..., Any] | None = None
+) -> tuple[Progress, Record]:
+    """World, propose, poll, select, train, average, observe: the paper's equation (2) for any selector.
+
+    With ``inspect`` the seats train one after the other in plain Python, and it sees each of them: for debugging.
+    """
+    federation, selector, local = setup.federation, setup.selector, setup.local
+    K, count = federation.num_clients, federation.count
+    keys = round_keys(seed, t)
+    here, fails = jax.random.split(keys.world)
+    clients = Clients(federation.size, setup.availability(here, t, K))
+
+    def poll(key: PRNGKeyArray, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
+        if selector.poll == "full":
+            return full_losses(federation, setup.model, progress.params, asked)
+        return batch_losses(federation, setup.model, progress.params, asked, local.b, key)
+
+    candidates, _, selection = pick(selector, keys, progress.selector, clients, poll)
+    asked = candidates & (selector.poll != "none")
+    evaluated = jnp.minimum(count, local.b) if selector.poll == "batch" else count
+
+    filled, seated = selection.weights > 0, jnp.maximum(selection.clients, 0)
+    seats = jnp.arange(seated.shape[0], dtype=jnp.int32)
+
+    def one_seat(seat: Int[Array, ""], client: Int[Array, ""]) -> tuple[Params, Float[Array, ""]]:
+        key = seat_key(keys.train, seat, client)
+        now = jnp.asarray(t, jnp.int32)
+        return train(federation, setup.model, local, progress.params, client, key, now, setup.unroll)
+
+    models, train_losses = jax.vmap(one_seat)(seats, seated) if inspect is None else inspect(one_seat, selection)
+
+    model_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(progress.params))
+    samples = local.samples(count)
+    duration = setup.devices.train_seconds(samples, model_bytes)[seated]
+    deadline = jnp.asarray(setup.devices.deadline, jnp.float32)
+    back = filled & ~setup.failures(fails, t, K)[seated] & (duration <= deadline)
+    weights = _rescaled(selection.weights, back)
+    before = barrier(progress.params)  # or XLA keeps the copies that the seats started from, only to subtract them
+    change = jax.tree.map(lambda new, old: _weighted_sum(weights, new - old[None]), models, before)
+    params, server = setup.server.update(progress.params, change, progress.server, back.any())
+    report = Report(jnp.where(back, train_losses, jnp.nan))
+    line = jnp.where(back, seated, K)
+    poll_time = jnp.where(asked, setup.devices.poll_seconds(evaluated, model_bytes), jnp.float32(0)).max()
+    train_time = jnp.where(filled, jnp.minimum(duration, deadline), jnp.float32(0)).max()
+    after = Progress(
+        params=params,
+        selector=selector.observe(progress.selector, selection, report),
+        server=server,
+        chosen=progress.chosen.at[line].add(weights, mode="drop"),
+    )
+    return after, Record(
+        clients=jnp.where(back, selection.clients, -1),
+        weights=weights,
+        train_loss=jnp.where(back.any(), _weighted_sum(weights, train_losses) / weights.sum(), jnp.nan),
+        available=jnp.sum(clients.available, dtype=jnp.int32),
+        polled=jnp.sum(asked, dtype=jnp.int32),
+        trained=jnp.sum(filled, dtype=jnp.int32),
+        returned=jnp.sum(back, dtype=jnp.int32),
+        poll_samples=jnp.sum(jnp.where(asked, evaluated, 0), dtype=jnp.int32),
+        train_samples=jnp.sum(jnp.where(filled, samples[seated], 0), dtype=jnp.int32),
+        seconds=poll_time + train_time,
+    )
+
+
+def evaluate(setup: Setup, progress: Progress) -> Evaluation:
+    """The metrics at this model.
+
+    ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
+    F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
+    objective can take (0, or -1 for minus-probability), because the true optimum is not known.
+    """
+    federation, model = setup.federation, setup.model
+    client_loss, client_accuracy = everybody(federation, model, progress.params)
+    test_loss, test_accuracy = on_test_set(federation, model, progress.params)
+    loss = jnp.sum(federation.share * client_loss)
+    gap = client_loss - model.lowest
+    drawn = progress.chosen / progress.chosen.sum()
+    skew = jnp.sum(drawn * gap) / jnp.sum(federation.share * gap)
+    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
+
+
+def play(
+    setup: Setup, seed: Any, progress: Progress, start: Any, stop: Any, every: int, blocks: int
+) -> tuple[Progress, tuple[Record, Evaluation]]:
+    """``blocks`` times ``every`` rounds from ``start``, an evaluation after each; nothing happens from ``stop`` on."""
+
+    def block(progress: Progress, first: Any) -> tuple[Progress, tuple[Record, Evaluation]]:
+        progress, records = train_only(setup, seed, progress, first, stop, every)
+        progress, found = _before(stop, first, lambda progress: (progress, evaluate(setup, progress)), progress)
+        return progress, (records, found)
+
+    firsts = start + every * jnp.arange(blocks, dtype=jnp.int32)
+    return lax.scan(block, progress, firsts)
+
+
+def train_only(
+    setup: Setup, seed: Any, progress: Progress, first: Any, stop: Any, every: int
+) -> tuple[Progress, Record]:
+    """The rounds from one evaluation to the next.
+
+    Without a ``stop`` there is nothing to decide in each round, which a GPU would have to ask the host.
+    """
+
+    def step(progress: Progress, t: Any) -> tuple[Progress, Record]:
+        return _before(stop, t, lambda progress: one_round(setup, seed, progress, t), progress)
+
+    return lax.scan(step, progress.evaluated(), first + jnp.arange(every, dtype=jnp.int32))
+
+
+def _before(stop: Any, t: Any, act: Callable[[Any], tuple[Any, Any]], progress: Any) -> tuple[Any, Any]:
+    if stop is None:
+        return act(progress)
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(act, progress)[1])
+    done: tuple[Any, Any] = lax.cond(t >= stop, lambda progress: (progress, nothing), act, progress)
+    return done
+
+
+def _rescaled(weights: Float[Array, " m"], back: Bool[Array, " m"]) -> Float[Array, " m"]:
+    """The weights of those who came back, scaled up to the total that was meant."""
+    left = jnp.where(back, weights, jnp.float32(0))
+    total = left.sum()
+    return left * jnp.where(total > 0, weights.sum() / jnp.where(total > 0, total, 1), jnp.float32(1))
+
+
+def _weighted_sum(weights: Float[Array, " m"], x: Float[Array, "m ..."]) -> Float[Array, " ..."]:
+    # A seat without weight must not count even when its model is NaN.
+    column = weights.reshape(-1, *[1] * (x.ndim - 1))
+    return jnp.sum(jnp.where(column > 0, column * x, jnp.float32(0)), axis=0)

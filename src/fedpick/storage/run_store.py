@@ -1,0 +1,193 @@
+"""A folder of runs, of simulations and of real federations alike; each run is read with NumPy and JSON alone.
+
+runs/<identity>/experiment.json   what was run, with which versions, on which device; checksums of the other two
+runs/<identity>/result.npz        arrays by round and by evaluation
+runs/<identity>/summary.json      where it ended, what it cost
+findings/<name>-<identity>.json   other results that were worth keeping
+under-way/                        what an interrupted invocation goes on with
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import filelock
+import numpy as np
+
+from fedpick.storage.atomic import PART, write_atomic
+from fedpick.storage.provenance import PACKAGES, Provenance, device, versions
+
+LOG = logging.getLogger("fedpick")
+FORMAT = 2
+FILES = ("experiment.json", "result.npz", "summary.json")
+
+
+class StoredRun(NamedTuple):
+    """A run as it is stored: what it was, its arrays by name, and where it ended."""
+
+    about: dict[str, Any]
+    arrays: dict[str, np.ndarray[Any, Any]]
+    summary: dict[str, Any]
+
+
+class RunStore:
+    """A folder of runs.
+
+    Args:
+        folder: Where the runs are; made where it does not exist.
+
+    >>> import tempfile
+    >>> len(list(RunStore(tempfile.mkdtemp()).identities()))
+    0
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        for name in ("runs", "findings", "under-way"):
+            try:
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ValueError(f"store: folder {str(folder)!r} cannot be written to ({error})") from None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the only process that writes here; another invocation waits, and says so."""
+        lock = filelock.FileLock(self.folder / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            LOG.warning("another fedpick is at work in %s; waiting until it ends", self.folder)
+            lock.acquire()
+        try:
+            for left in (self.folder / "runs").glob(f"{PART}*"):  # by an invocation that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            yield
+        finally:
+            lock.release()
+
+    def identities(self) -> Iterator[str]:
+        """The identities of all stored runs."""
+        for path in sorted((self.folder / "runs").iterdir()):
+            if path.is_dir() and not path.name.startswith("."):
+                yield path.name
+
+    def __contains__(self, identity: str) -> bool:
+        return (self.folder / "runs" / identity).is_dir()
+
+    def load(self, identity: str) -> StoredRun | None:
+        """A run, or None where there is none. A corrupted run is named, moved aside, and counts as none."""
+        folder = self.folder / "runs" / identity
+        for again in (True, False):
+            if not folder.exists():
+                return None
+            try:
+                return _read(folder)
+            except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, zipfile.BadZipFile) as error:
+                if again:  # a federation under way may just have replaced it
+                    continue
+                what = f"{type(error).__name__}: {error}"
+        aside = folder.with_name(f".broken-{identity}-{time.time_ns()}")
+        folder.rename(aside)
+        LOG.warning("store: %s is not a complete run (%s); moved to %s, and run again", folder, what, aside.name)
+        return None
+
+    def save(
+        self, identity: str, about: Mapping[str, Any], arrays: Mapping[str, Any], summary: Mapping[str, Any]
+    ) -> None:
+        """Store a run, with versions and device; one of the same identity is replaced.
+
+        Args:
+            identity: The name of its folder.
+            about: What was run, as plain data.
+            arrays: The result as named arrays.
+            summary: Where it ended and what it cost, as plain data.
+        """
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
+        files = {"result.npz": content.getvalue(), "summary.json": _json(dict(summary))}
+        about = {"format": FORMAT, "identity": identity, **about, "versions": versions(*PACKAGES), "device": device()}
+        about["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        files["experiment.json"] = _json({**about, "checksum": _checksum(about)})
+        target = self.folder / "runs" / identity
+        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=PART))
+        old = part.with_name(f"{part.name}-old")
+        try:
+            for name, data in files.items():
+                write_atomic(part / name, data, owner="store")
+            part.chmod(0o755)
+            if target.exists():
+                os.replace(target, old)
+            os.replace(part, target)
+        finally:
+            for left in (part, old):
+                shutil.rmtree(left, ignore_errors=True)
+
+    def cached_result(self, name: str, settings: dict[str, Any], compute: Callable[[], Any]) -> Any:
+        """What ``compute`` gives (plain data), computed once for these settings."""
+        text = json.dumps([name, settings], sort_keys=True)
+        path = self.folder / "findings" / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        if path.exists():
+            try:
+                kept = json.loads(path.read_text())
+                if kept.pop("checksum") != _checksum(kept):
+                    raise ValueError("its checksum is wrong")
+                return kept["found"]
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                LOG.warning("store: %s is not a complete finding (%r); it is made again", path, error)
+        found = json.loads(json.dumps(compute(), allow_nan=False))
+        kept = {"name": name, "settings": settings, "found": found, "versions": versions(*PACKAGES), "device": device()}
+        write_atomic(path, _json({**kept, "checksum": _checksum(kept)}), owner="store")
+        return found
+
+    def provenance(self, identities: Iterable[str]) -> tuple[Provenance, ...]:
+        """On which devices and with which versions these runs were made."""
+        kinds: Counter[tuple[str, str]] = Counter()
+        for identity in identities:
+            about = json.loads((self.folder / "runs" / identity / "experiment.json").read_text())
+            kinds[about["device"], ", ".join(f"{name} {version}" for name, version in about["versions"].items())] += 1
+        return tuple(Provenance(device, versions, number) for (device, versions), number in sorted(kinds.items()))
+
+    def unknown_files(self, expected: Iterable[str] = ()) -> list[Path]:
+        """Files here that fedpick did not write."""
+        known = {"runs", "findings", "under-way", "lock", *expected}
+        found = [path for path in self.folder.iterdir() if path.name not in known and path.name[0] != "."]
+        for path in (self.folder / "runs").iterdir():
+            found += [path] if path.is_file() else [inner for inner in path.iterdir() if inner.name not in FILES]
+        return sorted(found)
+
+
+def _read(folder: Path) -> StoredRun:
+    """The run in this folder; a ValueError where a checksum, the version or the identity is wrong."""
+    about = dict(json.loads((folder / "experiment.json").read_text()))
+    if about.get("format") != FORMAT:
+        raise ValueError(f"its format is {about.get('format', 1)}, and this fedpick reads format {FORMAT}")
+    if about.pop("checksum") != _checksum(about):
+        raise ValueError("the checksum of experiment.json is wrong")
+    if about["identity"] != folder.name:
+        raise ValueError(f"it is the run {about['identity']}")
+    content = {name: (folder / name).read_bytes() for name in about["sha256"]}
+    for name, data in content.items():
+        if hashlib.sha256(data).hexdigest() != about["sha256"][name]:
+            raise ValueError(f"the checksum of {name} is wrong")
+    with np.load(io.BytesIO(content["result.npz"]), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    return StoredRun(about, arrays, dict(json.loads(content["summary.json"])))
+
+
+def _checksum(plain: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def _json(plain: Any) -> bytes:
+    return json.dumps(plain, indent=1, allow_nan=False).encode() + b"\n"

@@ -1,0 +1,73 @@
+"""What may be passed in: each rule is one sentence that names the parameter, the rule and the value.
+
+Values that JAX is tracing cannot be looked at; the strategies then clip them or leave the client out, so that a bad
+number never becomes a wrong pick.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def known(value: Any) -> np.ndarray[Any, Any] | None:
+    """The value as numbers, or None where there is nothing to look at: a traced value, a schedule, a placeholder."""
+    if isinstance(value, jax.core.Tracer) or not isinstance(
+        value, bool | int | float | np.generic | np.ndarray | jax.Array
+    ):
+        return None
+    return np.asarray(value)
+
+
+def natural(owner: object, name: str, value: Any) -> int:
+    """A number that sets a shape, such as m, as a plain int."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{owner_name(owner)}: {name} must be a whole number, got {value!r}") from None
+    if number < 1:
+        raise ValueError(f"{owner_name(owner)}: {name} must be at least 1, got {number}")
+    return number
+
+
+def require(
+    owner: object, name: str, value: Any, rule: str, holds: Callable[[np.ndarray[Any, Any]], Any], whole: bool = False
+) -> None:
+    """Raise unless every number in ``value`` keeps the rule; traced values pass."""
+    if isinstance(value, jax.core.Tracer):
+        return
+    numbers = known(value)
+    if numbers is None or numbers.dtype.kind not in ("iu" if whole else "iuf"):
+        raise ValueError(f"{owner_name(owner)}: {name} must be a {'whole ' if whole else ''}number, got {value!r}")
+    if not np.all(holds(numbers)):
+        shown = numbers.item() if numbers.ndim == 0 else value
+        raise ValueError(f"{owner_name(owner)}: {name} must be {rule}, got {shown!r}")
+
+
+def flag(owner: object, name: str, value: Any) -> None:
+    """Raise unless ``value`` is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{owner_name(owner)}: {name} must be True or False, got {value!r}")
+
+
+def one_of(owner: object, name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise unless ``value`` is one of the words."""
+    if value not in choices:
+        words = ", ".join(map(repr, choices))
+        raise ValueError(f"{owner_name(owner)}: {name} must be one of {words}, got {value!r}")
+
+
+def at_most_clients(owner: object, name: str, value: Any, num_clients: int) -> None:
+    """Raise unless a strategy's number (m, d) is a single one, and at most K; traced values and schedules pass."""
+    if known(value) is not None:
+        K = natural(owner, "num_clients", num_clients)
+        require(owner, name, value, f"at most K={K}", lambda n: (n <= K) & (np.ndim(n) == 0), whole=True)
+
+
+def owner_name(owner: object) -> str:
+    """How an owner is called in an error: a text as it is, a class or an object by the name of its class."""
+    return owner if isinstance(owner, str) else getattr(owner, "__name__", type(owner).__name__)

@@ -1,0 +1,102 @@
+"""check_selector passes what is right, and says of each broken strategy what is broken."""
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.broken import BROKEN
+from support.rounds import EVERY, every
+
+import fedpick
+from fedpick import LawBrokenError, check_selector
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_strategy_of_the_table_keeps_the_laws(name):
+    held = check_selector(every()[name])
+    assert [line.split(":")[0] for line in held[:8]] == [f"law {n}" for n in range(1, 9)]
+    assert ("candidates_by_share" in str(held)) == ("pow" in name)
+    assert ("highest_loss_first" in str(held)) == (name in ("pow-d", "rpow-d"))
+
+
+@pytest.mark.parametrize("metric", [fedpick.LocalLoss(True), lambda loss, size: loss * size], ids=["loss", "own"])
+def test_other_metrics_keep_the_laws(metric):
+    check_selector(fedpick.PowerOfChoice(2, 5, "stale", metric), num_clients=7)
+
+
+def test_the_table_of_strategies_has_no_row_that_is_not_checked():
+    assert set(EVERY) == set(fedpick.STRATEGIES)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_strategy_is_caught(name):
+    selector, says = BROKEN[name]
+    with pytest.raises(LawBrokenError, match=f"^{says} "):
+        check_selector(selector)
+
+
+def test_the_message_names_the_law_and_the_inputs():
+    selector, _ = BROKEN["UnavailableClientChosen"]
+    with pytest.raises(LawBrokenError, match=r"law 2 .*who are away, on size=.*available=.*losses="):
+        check_selector(selector)
+
+
+def test_a_strategy_must_be_a_frozen_dataclass_and_a_pytree():
+    class Plain:
+        m, poll = 1, "none"
+
+    @dataclass(frozen=True)
+    class NoTree:
+        m: int
+        poll: str = "none"
+
+    with pytest.raises(LawBrokenError, match="Plain must be a frozen dataclass"):
+        check_selector(Plain())
+    with pytest.raises(LawBrokenError, match="NoTree must be a pytree"):
+        check_selector(NoTree(1))
+
+    @fedpick.pytree
+    class Sometimes:
+        m: int = fedpick.static()
+        poll: str = fedpick.static(default="sometimes")
+
+    with pytest.raises(LawBrokenError, match="Sometimes must have init, as the protocol asks"):
+        check_selector(Sometimes(1))
+    methods = dict.fromkeys(("init", "propose", "select", "observe"))
+    complete = fedpick.pytree(type("Sometimes", (Sometimes,), methods))
+    with pytest.raises(LawBrokenError, match="poll must be one of 'none', 'full', 'batch', got 'sometimes'"):
+        check_selector(complete(1))
+
+
+@pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="seen in JAX 0.10")
+def test_a_class_that_jit_may_take_for_another_is_refused():
+    @jax.tree_util.register_dataclass
+    @dataclass(frozen=True)
+    class Confusable:
+        m: int
+        poll: str = field(default="none", metadata={"static": True})
+
+    with pytest.raises(LawBrokenError, match="Confusable: jit may take it for another class"):
+        check_selector(Confusable(1))
+
+
+def test_numbers_of_numpy_and_jax_are_numbers_too():
+    check_selector(fedpick.PowerOfChoice(2, np.int64(12), metric=fedpick.ClippedLoss(jnp.float32(3))))
+
+
+def test_wrong_arguments_of_the_check_itself():
+    with pytest.raises(ValueError, match="check_selector: num_clients must be at least 1, got 0"):
+        check_selector(fedpick.Rand(1), num_clients=0)
+    with pytest.raises(ValueError, match="check_selector: seed must be at least 0"):
+        check_selector(fedpick.Rand(1), seed=-1)
+    with pytest.raises(LawBrokenError, match="Rand must be an object: make one"):
+        check_selector(fedpick.Rand)
+    with pytest.raises(LawBrokenError, match="LocalLoss must have m, as the protocol asks"):
+        check_selector(fedpick.LocalLoss())
+
+
+def test_a_static_number_that_is_declared_passes():
+    selector, _ = BROKEN["RecompilesOnNewD"]
+    check_selector(selector, static=("d",))

@@ -1,0 +1,320 @@
+"""The comparison: the table, the answer, the files, and what wrong usage gets."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.made_up import made_up
+from typer.testing import CliRunner
+
+from fedpick.cli import app
+from fedpick.compare import Choices, Comparison, experiments
+from fedpick.compare.labels import names
+from fedpick.experiment import to_dict
+from fedpick.sim import confidence
+
+SMALL = ["quadratic", "--strategies", "rand,pow-d", "--rounds", "400", "--seeds", "3", "--set", "metrics.every=20"]
+
+
+def fedpick(*arguments, **options):
+    return CliRunner().invoke(app, list(map(str, arguments)), **options)
+
+
+def compared(value=0.5, **rounds_to):
+    return Comparison(tuple(rounds_to), tuple(map(made_up, rounds_to.values())), "loss", value)
+
+
+def test_the_speed_up_is_students_interval_of_the_paired_logarithms():
+    rand, fast = [60, 70, 65, 80], [30, 33, 36, 38]
+    found = compared(rand=rand, fast=fast).speed_up("fast")
+    logs = np.log(np.array(rand) / np.array(fast))
+    low, high = stats.t.interval(0.95, 3, logs.mean(), stats.sem(logs))
+    np.testing.assert_allclose(found, np.exp([logs.mean(), low, high]), rtol=1e-9)
+
+
+def test_the_answer_says_who_wins_and_how_sure_that_is():
+    rand, fast = [60, 70, 65, 80, 72], [30, 33, 36, 38, 35]
+    answer = compared(rand=rand, fast=fast).answer
+    assert answer.startswith("fast wins: it is 2.01 times as fast as rand to loss 0.5 (1.8")
+    assert "95 % sure over 5 paired seeds), with a median of 35 rounds against 70 and 0.5 times the traffic." in answer
+
+
+def test_who_is_level_with_the_winner_is_named():
+    rand, fast = [60, 70, 65, 80, 72], [30, 33, 36, 38, 35]
+    answer = compared(rand=rand, fast=fast, near=[31, 32, 37, 37, 36], slow=[61, 71, 60, 79, 70]).answer
+    assert answer.startswith("fast wins") or answer.startswith("near wins")
+    assert "may be just as fast" in answer
+    assert "4 comparisons" not in answer
+    assert "3 comparisons" in answer
+
+
+def test_nothing_wins_where_the_interval_holds_one():
+    answer = compared(rand=[60, 70, 65, 80], other=[70, 60, 66, 75]).answer
+    assert answer.startswith("Nothing beats rand for sure")
+
+
+def test_the_baseline_may_win():
+    answer = compared(rand=[30, 33, 36, 38], slow=[60, 70, 65, 80]).answer
+    assert answer.startswith("rand wins. The next is slow: it is 0.50 times as fast as rand to loss 0.5")
+
+
+def test_a_single_seed_is_not_sure_of_anything():
+    assert compared(rand=[60], fast=[20]).answer.startswith("With one seed nothing is sure")
+
+
+def test_seeds_that_do_not_get_there_make_the_factor_a_bound():
+    found = compared(rand=[None, 90, None, 95], fast=[30, 33, 36, 38])
+    assert "at least" in found.answer
+    assert found.standings[0].reached == 2
+    assert found.speed_up("fast").mean == pytest.approx(np.exp(np.log([100 / 30, 90 / 33, 100 / 36, 95 / 38]).mean()))
+    assert "No run reaches loss 0.1" in compared(0.1, rand=[50, 60], fast=[20, 30]).answer
+
+
+def test_a_loss_that_does_not_stay_finite_is_told():
+    bad = made_up([None, None])
+    bad.metrics["loss"][:, -1] = np.nan
+    answer = Comparison(("rand", "bad"), (made_up([30, 40]), bad), "loss", 0.5).answer
+    assert "The loss of bad went from 1 to nan: try another learning rate, or inputs on a scale of about 1." in answer
+
+
+def test_a_loss_that_does_not_fall_is_no_answer():
+    rand, fast = made_up([10, 20], last=900.0), made_up([10, 20], last=800.0)
+    answer = Comparison(("rand", "fast"), (rand, fast)).answer
+    assert answer.startswith("There is no answer. The loss of rand and fast did not fall: try another learning rate")
+
+
+def test_who_alone_reaches_the_target_is_named_and_nobody_is_fastest():
+    found = compared(rand=[60, 70, None], one=[None] * 3, two=[None] * 3)
+    assert found.answer.startswith("Only rand reaches loss 0.5 in 100 rounds, with 2 of 3 seeds.")
+
+
+def test_who_does_not_always_get_there_does_not_win_for_sure():
+    found = compared(rand=[60, 61, 62, 63], fast=[10, 11, 12, None])
+    assert "fast wins" not in found.answer
+    assert "at most" in found.answer
+
+
+def test_the_median_is_the_median():
+    assert confidence([68.0, 80, 80, 80, 80, 84, 86, 90, 98, 100])[0] == 82
+    assert confidence([1.0, np.inf])[0] == np.inf
+
+
+def test_left_out_the_target_is_what_every_run_of_the_baseline_reaches():
+    rand, fast = made_up([50, 60], last=0.23456), made_up([20, 30])
+    found = Comparison(("fast", "rand"), (fast, rand))
+    assert found.baseline == "rand"
+    assert found.target == 0.235
+    assert np.isfinite(rand.rounds_to("loss", found.target)).all()
+
+
+def test_names_say_what_differs():
+    found = names([to_dict(e) for e in experiments("synthetic", Choices(("rand", "pow-d", "cpow-d"), d=(6, 9)))])
+    assert found == ("rand", "pow-d, d = 6", "pow-d, d = 9", "cpow-d, d = 6", "cpow-d, d = 9")
+
+
+def test_the_command_ends_with_the_table_the_sentence_and_the_page(tmp_path):
+    done = fedpick("compare", *SMALL, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "rounds to" in done.stdout
+    assert "pow-d" in done.stdout
+    assert "report.html has the charts" in done.stdout
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["answer"] in done.stdout
+    assert [row["name"] for row in summary["strategies"]] == ["rand", "pow-d"]
+    assert (tmp_path / "out" / "report.html").stat().st_size < 3_000_000
+    page = (tmp_path / "out" / "report.html").read_bytes()
+
+    again = fedpick("compare", *SMALL, "-o", tmp_path / "out", "--json")
+    assert json.loads(again.stdout) == summary  # nothing was run again
+    assert (tmp_path / "out" / "report.html").read_bytes() == page
+    assert fedpick("report", tmp_path / "out").exit_code == 0
+    assert (tmp_path / "out" / "report.html").read_bytes() == page
+
+
+def test_runs_without_a_comparison_are_reported_side_by_side(tmp_path):
+    text = 'rounds = 20\nseeds = 2\n[data]\nkind = "quadratic"\n[model]\nkind = "quadratic"\n'
+    text += (
+        '[local]\ntau = 2\nb = 1\neta = 2e-5\n[[selector]]\nkind = "rand"\nm = 3\n[[selector]]\nkind = "afl"\nm = 3\n'
+    )
+    (tmp_path / "e.toml").write_text(text)
+    assert fedpick("run", tmp_path / "e.toml", "-o", tmp_path / "results").exit_code == 0
+    done = fedpick("report", tmp_path / "results")
+    assert done.exit_code == 0, done.output
+    assert "rand" in done.stdout
+    assert "afl" in done.stdout
+    assert "drawn" not in done.stderr  # the data are at hand
+
+
+def npz(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+def good(rows=40):
+    rng = np.random.default_rng(0)
+    return {"x": rng.normal(size=(rows, 3)), "y": np.arange(rows) % 2, "client": np.arange(rows) % 5}
+
+
+def test_own_data_with_hostile_names_are_shown_and_not_run(tmp_path):
+    path = npz(tmp_path / "<script>alert(1)</script> “x” & 'y'.npz".replace("/", "_"), **good())
+    out = tmp_path / "out"
+    done = fedpick("compare", path, "--strategies", "rand,pow-d", "--rounds", 4, "--seeds", 2, "-o", out, "-q")
+    assert done.exit_code == 0, done.output
+    page = (out / "report.html").read_text()
+    assert "<script>alert(1)" not in page
+    assert "\\u003cscript>alert(1)" in page  # in the title of the chart of the data
+
+
+WRONG = {
+    "unknown strategy": (["compare", "--strategies", "rand,pow"], "must be among", "did you mean"),
+    "d below m": (["compare", "-m", "3", "-d", "2"], "d must be at least m=3", "got 2"),
+    "d above K": (["compare", "-d", "31"], "at most the 30 clients", "got 31"),
+    "missing file": (["compare", "nowhere.npz"], "must be an .npz file", "nowhere.npz"),
+    "missing toml": (["compare", "nowhere.toml"], "cannot be read", "nowhere.toml"),
+    "bad toml": (["compare", "bad.toml"], "must be TOML", "bad.toml"),
+    "no labels": (["compare", "nolabels.npz"], "must hold y", "got x, client"),
+    "no task": (["compare", "digit"], "the task must be one of", "did you mean 'digits'"),
+    "negative rounds": (["compare", "--rounds", "-5"], "rounds must be at least 1", "got -5"),
+    "negative seeds": (["compare", "--seeds", "0"], "seeds must be", "got 0"),
+    "unwritable folder": (["compare", "-o", "/proc/nowhere"], "must be one that can be written to", "/proc/nowhere"),
+    "huge K": (["compare", "--set", "data.K=2000000000"], "K must be", "2000000000"),
+    "empty npz": (["compare", "empty.npz"], "must hold x", "got nothing"),
+    "no rows": (["compare", "norows.npz"], "above 0", "got 0 and 0"),
+    "wrong target": (["compare", "--target", "low"], "target must be a number", "got 'low'"),
+    "target without a metric": (["compare", "--metric", "los", "--target", "1"], "metric must be one of", "got 'los'"),
+    "an accuracy above 1": (["compare", "--metric", "test_accuracy", "--target", "80"], "such as 0.8 or 80%", "got 80"),
+    "no test set": (
+        ["compare", "few.npz", "--metric", "test_accuracy", "--target", "0.5"],
+        "must have a test set",
+        "few",
+    ),
+    "labels in columns": (["compare", "columns.npz"], "one label per sample", "got shape (40, 2)"),
+    "unknown model": (["compare", "--model", "cnn"], "must have a kind among", "got 'cnn'"),
+    "report of nothing": (["report", "nowhere"], "must be a folder with runs", "nowhere"),
+    "a picture of no kind": (["data", "draw", "-o", "x.doc"], "must end in .svg", "x.doc"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_usage_gets_one_sentence_and_leaves_nothing(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_text("rounds = = 3")
+    content = good()
+    npz("nolabels.npz", x=content["x"], client=content["client"])
+    npz("empty.npz")
+    npz("few.npz", **{name: values[:10] for name, values in content.items()})
+    npz("columns.npz", **{**content, "y": np.zeros((40, 2), int)})
+    npz("norows.npz", **{name: values[:0] for name, values in content.items()})
+    before = sorted(tmp_path.rglob("*"))
+    arguments, *words = WRONG[case]
+    done = fedpick(*arguments)
+    assert done.exit_code == 1, done.output
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert all(word in lines[0] for word in words), lines[0]
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_misspelt_option_is_a_usage_error():
+    done = fedpick("compare", "--round", "5")
+    assert done.exit_code == 2
+    assert "No such option" in done.output
+
+
+def test_debug_shows_where_an_error_came_from():
+    done = fedpick("compare", "nowhere.npz", "--debug")
+    assert isinstance(done.exception, FileNotFoundError)
+
+
+def test_an_interrupted_comparison_says_what_is_kept_and_goes_on(tmp_path):
+    command = [sys.executable, "-m", "fedpick", "compare", "quadratic", "--strategies", "rand,pow-d", "-o", "out"]
+    command += ["--rounds", "4000", "--seeds", "2"]
+    environment = {**os.environ, "FEDPICK_CACHE": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "out").glob("runs/*/summary.json")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    if process.returncode == 0:
+        pytest.skip("it was done before it could be interrupted")
+    assert process.returncode == 1
+    assert "stopped; what is done is kept in out; the same command goes on from there" in said
+    assert not (tmp_path / "out" / "report.html").exists()
+    again = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
+    assert again.returncode == 0, again.stderr
+    assert "wins" in again.stdout or "Nothing beats" in again.stdout
+
+
+def test_help_answers_at_once_and_without_jax():
+    code = "import sys, fedpick.cli; print('jax' in sys.modules, 'numpy' in sys.modules, 'altair' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False", "False"]
+    for command in ([], ["compare"], ["run"], ["report"], ["paper"], ["theory"], ["strategies"], ["data", "draw"]):
+        shown = fedpick(*command, "--help")
+        assert shown.exit_code == 0
+        assert not command or "fedpick " + command[0] in shown.output.split("Example")[1]
+
+
+def test_the_strategies_and_the_data_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "pow-d" in fedpick("strategies").stdout
+    assert json.loads(fedpick("strategies", "--json").stdout)["rand"]["messages"] == "2m"
+    assert "30 clients" in fedpick("data", "describe").stdout
+    assert fedpick("data", "draw").exit_code == 0
+    assert (tmp_path / "partition.svg").read_text().startswith("<svg")
+    assert fedpick("data", "draw", "-o", "p.html").exit_code == 0
+
+
+def test_seeds_that_all_say_the_same_are_no_certainty():
+    found = compared(rand=[8, 8], fast=[6, 6]).speed_up("fast")
+    assert found.mean == pytest.approx(8 / 6)
+    assert found.low < 1 < found.high  # a round more or less would change it
+
+
+def test_a_win_by_little_is_called_so():
+    assert compared(rand=[61, 72, 66, 81], fast=[60, 70, 65, 79]).answer.startswith("fast wins by little: ")
+
+
+def test_labels_that_begin_at_1_are_as_many_classes(tmp_path):
+    path = npz(tmp_path / "five.npz", **{**good(), "y": np.arange(40) % 5 + 1})
+    assert "of 5" in fedpick("data", "describe", path).stdout
+
+
+def test_a_schedule_of_d_has_a_name():
+    chosen = Choices(("rand", "adapow-d"), rounds=50)
+    assert names([to_dict(e) for e in experiments("synthetic", chosen)]) == ("rand", "adapow-d")
+
+
+def test_a_report_names_the_run_that_is_broken_and_not_the_summary(tmp_path):
+    out = tmp_path / "out"
+    assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0
+    kept = next((out / "runs").iterdir()) / "result.npz"
+    kept.write_bytes(kept.read_bytes()[:100])
+    done = fedpick("report", out)
+    assert done.exit_code == 1
+    assert "must hold the run" in done.stderr
+    assert "summary.json" not in done.stderr
+    (out / "summary.json").write_text("{}")
+    assert "must be a summary that fedpick wrote, and is not" in fedpick("report", out).stderr
+
+
+def test_a_narrow_terminal_cuts_nothing_off(tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    for width in ("60", "80"):
+        monkeypatch.setenv("COLUMNS", width)
+        shown = fedpick("report", out).stdout
+        assert "…" not in shown
+        table = shown[: shown.index("wins") if "wins" in shown else shown.index("Nothing beats")]
+        lines = re.sub(r"\x1b\[[0-9;]*m", "", table).splitlines()[:-2]
+        assert max(map(len, lines)) <= int(width)

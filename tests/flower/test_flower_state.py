@@ -1,0 +1,232 @@
+"""A server that is killed goes on where it was, with the picks that it would have made; and it keeps a record."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.serverapp import strategy as flower
+from support.fake_grid import FakeGrid, only, plain_app, silent, zeros
+
+from fedpick import PowerOfChoice, Rand, strategy
+from fedpick.flower import Selecting, SelectingMixin
+from fedpick.storage import RunStore
+
+INNER = {
+    "FedAvg": lambda: flower.FedAvg(fraction_evaluate=0.0),
+    "FedAdam": lambda: flower.FedAdam(fraction_evaluate=0.0, eta=0.3),
+    "FedAvgM": lambda: flower.FedAvgM(fraction_evaluate=0.0, server_momentum=0.9),
+    "DP": lambda: flower.DifferentialPrivacyServerSideAdaptiveClipping(
+        flower.FedAdam(fraction_evaluate=0.0), noise_multiplier=0.0, num_sampled_clients=2, initial_clipping_norm=0.3
+    ),
+}
+SELECTORS = ["rand", "pow-d", "rpow-d", "afl"]
+
+
+class KilledError(Exception):
+    """The server dies."""
+
+
+def started(folder, rounds, inner="FedAvg", selector=PowerOfChoice(m=2, d=4), grid_seed=0, dies_in=None, clients=8):
+    """A server and its federation; it may die while round ``dies_in`` is being trained."""
+    grid = FakeGrid(plain_app(), range(clients), seed=grid_seed)
+    ours = Selecting(INNER[inner](), selector, seed=4, wait=0.0, poll_timeout=0.2, folder=folder)
+    if dies_in is not None:
+        honest = ours.aggregate_train
+
+        def aggregate_train(server_round, replies):
+            if server_round == dies_in:
+                raise KilledError
+            return honest(server_round, replies)
+
+        ours.aggregate_train = aggregate_train
+    try:
+        result = ours.start(grid, zeros(), num_rounds=rounds, timeout=0.5)
+    except KilledError:
+        result = None
+    return ours, grid, result
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+@pytest.mark.parametrize("inner", INNER)
+def test_a_killed_server_goes_on_with_the_picks_that_it_would_have_made(tmp_path, name, inner):
+    selector = strategy(name, m=2, **({"d": 4} if "pow" in name else {}))
+    whole, _, expected = started(tmp_path / "whole", 8, inner, selector)
+    started(tmp_path / "killed", 8, inner, selector, dies_in=4)
+    again, grid, found = started(tmp_path / "killed", 8, inner, selector, grid_seed=9)
+    assert [row.clients for row in again.adapter.record.rows] == [row.clients for row in whole.adapter.record.rows]
+    assert len(grid.sent("train")) == 2 * 5  # rounds 4 to 8 and no others
+    np.testing.assert_array_equal(found.arrays["w"].numpy(), expected.arrays["w"].numpy())
+
+
+def test_a_run_that_is_done_is_not_done_again_and_can_be_made_longer(tmp_path):
+    _, _, first = started(tmp_path, 3)
+    _, grid, again = started(tmp_path, 3)
+    assert grid.log == []
+    np.testing.assert_array_equal(first.arrays["w"].numpy(), again.arrays["w"].numpy())
+    longer, grid, _ = started(tmp_path, 5)
+    assert len(grid.sent("train")) == 4
+    assert len(longer.adapter.record.rows) == 5
+
+
+def test_quarantine_and_sizes_survive_and_are_kept_by_stable_id(tmp_path):
+    grid = FakeGrid(plain_app(), range(4))
+    grid.faults[3] = only("query.loss", lambda m, answer: None if "arrays" in m.content else answer())
+    options = {"seed": 4, "wait": 0.0, "poll_timeout": 0.2, "folder": tmp_path, "quarantine": 5}
+    Selecting(INNER["FedAvg"](), PowerOfChoice(m=2, d=4), **options).start(grid, zeros(), num_rounds=1, timeout=0.5)
+    again = Selecting(INNER["FedAvg"](), PowerOfChoice(m=2, d=4), **options)
+    other = FakeGrid(plain_app(), range(4), seed=7)
+    again.start(other, zeros(), num_rounds=3, timeout=0.5)
+    roster = again.adapter.rollcall.roster
+    assert roster.size.tolist() == [10.0, 20.0, 30.0, 40.0]
+    assert 3 not in other.sent("train")
+    assert not roster.available()[3]
+
+
+def damaged(path, how):
+    content = path.read_bytes()
+    if how == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "one bit":
+        path.write_bytes(content[:-100] + bytes([content[-100] ^ 1]) + content[-99:])
+    elif how == "other format":
+        path.write_bytes(b'{"format": "cooking recipes"}\n')
+    else:
+        head, _, payload = content.partition(b"\n")
+        plain = json.loads(head)
+        plain[how] = 99 if how == "version" else "somebody else"
+        path.write_bytes(json.dumps(plain).encode() + b"\n" + payload)
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ("truncated", "must be a whole file of fedpick's (its checksum is wrong)"),
+        ("empty", "must be a whole file of fedpick's"),
+        ("one bit", "must be a whole file of fedpick's (its checksum is wrong)"),
+        ("other format", "must be a whole file of fedpick's (its format is 'cooking recipes')"),
+        ("version", "must be of version 1, got 99"),
+        ("owner", "must be of this federation; it is of another one"),
+    ],
+)
+def test_a_state_that_is_not_whole_or_foreign_is_refused_and_the_one_before_is_used(tmp_path, how, sentence, caplog):
+    whole, _, expected = started(tmp_path / "whole", 6)
+    started(tmp_path / "other", 4)
+    states = sorted((tmp_path / "other" / "state").iterdir())
+    assert [path.name for path in states] == ["round-00000003.state", "round-00000004.state"]
+    damaged(states[-1], how)
+    with caplog.at_level(logging.INFO, "flwr.fedpick"):
+        again, grid, found = started(tmp_path / "other", 6)
+    assert sentence in caplog.text
+    assert "3 rounds were played before" in caplog.text
+    assert len(grid.sent("train")) == 2 * 3
+    np.testing.assert_array_equal(found.arrays["w"].numpy(), expected.arrays["w"].numpy())
+    assert [row.clients for row in again.adapter.record.rows] == [row.clients for row in whole.adapter.record.rows]
+
+
+def test_a_folder_of_another_federation_is_not_overwritten(tmp_path):
+    started(tmp_path, 3)
+    with pytest.raises(
+        ValueError, match="must be of this federation; it is of another one; give this federation a folder"
+    ):
+        started(tmp_path, 3, selector=PowerOfChoice(m=2, d=5))
+
+
+def test_a_folder_of_broken_states_alone_begins_anew(tmp_path, caplog):
+    started(tmp_path, 1)
+    (state,) = (tmp_path / "state").iterdir()
+    damaged(state, "truncated")
+    _, grid, _ = started(tmp_path, 2)
+    assert len(grid.sent("train")) == 4
+    assert "it is passed over" in caplog.text
+
+
+def test_a_disk_that_cannot_be_written_to_is_said(tmp_path):
+    (tmp_path / "state").write_text("in the way")
+    with pytest.raises(OSError, match=r"Selecting: state .* could not be written"):
+        started(tmp_path, 1)
+
+
+def test_the_record_is_read_by_the_store_as_a_simulation_is(tmp_path):
+    grid = FakeGrid(plain_app(), range(4))
+    ours = Selecting(flower.FedAvg(), PowerOfChoice(m=2, d=4), seed=4, wait=0.0, poll_timeout=0.2, folder=tmp_path)
+    grid.faults[3] = only("train", silent)
+    evaluate = lambda server_round, arrays: MetricRecord({"loss": 3.0 - server_round, "accuracy": 0.5})  # noqa: E731
+    ours.start(grid, zeros(), num_rounds=3, timeout=0.3, evaluate_fn=evaluate)
+    store = RunStore(tmp_path)
+    (identity,) = store.identities()
+    stored = store.load(identity)
+    result = stored.result
+    assert result.rounds == 3
+    assert result.evaluated.tolist() == [0, 1, 2, 3]
+    assert result.metric("test_loss")[0].tolist() == [3.0, 2.0, 1.0, 0.0]
+    assert np.isnan(result.metric("loss")[0, 0])
+    assert np.isfinite(result.metric("loss")[0, 1:]).all()
+    assert np.isnan(result.metric("skew")).all()
+    np.testing.assert_allclose(result.share, [0.1, 0.2, 0.3, 0.4])
+    assert result.records["clients"][0].tolist() == [row.clients for row in ours.adapter.record.rows]
+    assert result.records["returned"][0].tolist() == [1, 2, 2]
+    assert result.costs["messages"][0].tolist() == [2 * 4 + 2 + 1, 2 * 3 + 4, 2 * 3 + 4]
+    assert result.costs["bytes_up"][0, 0] == 4 * 4 + (12 + 4)
+    assert result.rounds_to("test_loss", 1.0).tolist() == [2.0]
+    assert stored.summary["final"]["test_loss"] == 0.0
+    assert stored.summary["final"]["skew"] is None
+    assert stored.about["experiment"]["selector"]["kind"] == "PowerOfChoice"
+    assert stored.about["clients"] == [f"partition-id={k}" for k in range(4)]
+    assert store.unknown_files(["state"]) == []
+
+
+def test_an_accountant_of_privacy_cannot_be_kept_and_that_is_said(tmp_path):
+    inner = INNER["DP"]()
+    inner.accountant = object()
+    with pytest.raises(ValueError, match="folder must be None for a strategy with a privacy accountant"):
+        Selecting(inner, Rand(m=1), folder=tmp_path)
+
+
+def test_evaluation_of_a_round_that_was_interrupted_is_made_up_for(tmp_path):
+    seen = []
+
+    def evaluate(server_round, arrays):
+        seen.append((server_round, float(arrays["w"].numpy()[0])))
+        return MetricRecord({"loss": 1.0})
+
+    for rounds in (2, 4):
+        ours = Selecting(INNER["FedAvg"](), Rand(m=1), wait=0.0, folder=tmp_path)
+        ours.start(FakeGrid(plain_app(), range(3)), zeros(), num_rounds=rounds, timeout=1, evaluate_fn=evaluate)
+    assert [server_round for server_round, _ in seen] == [0, 1, 2, 2, 3, 4]
+    assert seen[2] == seen[3]
+
+
+def test_names_of_arrays_keep_their_order(tmp_path):
+    arrays = ArrayRecord({f"layer.{i}": Array(np.full(2, i, np.float32)) for i in (2, 10, 1)})
+
+    for _ in range(2):
+        ours = Selecting(INNER["FedAvg"](), Rand(m=1), wait=0.0, folder=tmp_path)
+        ours.start(FakeGrid(plain_app(), []), arrays, num_rounds=1, timeout=1)
+    assert list(ours.adapter.arrays) == list(arrays)
+
+
+def test_a_strategy_with_the_mixin_goes_on_as_well(tmp_path):
+    class Mine(SelectingMixin, flower.FedAvgM):
+        def start(self, grid, initial_arrays, num_rounds=3, **options):
+            return super().start(grid, initial_arrays, num_rounds, timeout=0.5)
+
+    class ShortLived(FakeGrid):
+        def push_messages(self, messages):
+            for message in messages:
+                message.metadata.ttl = 60.0
+            return super().push_messages(messages)
+
+    def play(folder, rounds):
+        mine = Mine(fraction_evaluate=0.0, server_momentum=0.9)
+        mine.select_with(PowerOfChoice(m=2, d=4), seed=4, wait=0.0, folder=folder)
+        return mine, mine.start(ShortLived(plain_app(), range(8)), zeros(), num_rounds=rounds)
+
+    whole, expected = play(tmp_path / "whole", 6)
+    play(tmp_path / "parts", 2)
+    again, found = play(tmp_path / "parts", 6)
+    assert [row.clients for row in again.adapter.record.rows] == [row.clients for row in whole.adapter.record.rows]
+    np.testing.assert_array_equal(found.arrays["w"].numpy(), expected.arrays["w"].numpy())

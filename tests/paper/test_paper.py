@@ -1,0 +1,318 @@
+"""The paper's items: each runs in a tiny form, concludes, is drawn and written; and the rules of the verdicts."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fedpick.cli import app
+from fedpick.experiment import FashionMNIST
+from fedpick.paper import ITEMS, TINY, Check, Claim, chosen, claims, published, reproduce, settings, timing
+from fedpick.paper.report import as_markdown, as_page, write
+from fedpick.report import Chart, curve, dot
+from fedpick.report.html import page, paragraph, table
+from fedpick.sim import Federation, Result, datasets, pixels, simulate
+from fedpick.storage import RunStore, run_missing
+
+PAPER = Path(__file__).parents[3] / "shared" / "paper" / "power-of-choice.tex"
+
+
+SMALL = TINY._replace(draws=1, fashion_rounds=2, synthetic_rounds=2, quadratic_rounds=20)
+
+
+def stand_in(partition):
+    """Images that are not Fashion-MNIST, of its shape and labels: tests need no data set."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 3000)
+    x = (rng.integers(0, 120, (3000, 28, 28)) + 13 * y[:, None, None]).astype(np.uint8)
+    test = (x[:300], y[:300])
+    return Federation.from_partition(x, y, partition, test=test, classes=10, prepare=pixels, name="stand-in")
+
+
+def with_stand_in(patch):
+    patch.setattr(datasets, "find_fashion_mnist", lambda: Path())
+    patch.setattr(FashionMNIST, "federation", lambda self, partition: stand_in(partition))
+
+
+def run_everything(folder):
+    """Every run of every item in its smallest form."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        with_stand_in(patch)
+        warnings.simplefilter("ignore")
+        run_missing([e for item in ITEMS.values() for e in item.experiments(SMALL).values()], RunStore(folder))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """Every item concluded, from runs of a process in which XLA compiles thirty programs quickly and not well."""
+    folder = tmp_path_factory.mktemp("paper")
+    environment = {
+        **os.environ,
+        "FEDPICK_CACHE": "",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+    }
+    code = "import sys, test_paper; test_paper.run_everything(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, folder], check=True, env=environment)
+    store = RunStore(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        with_stand_in(patch)
+        return store, {done.item.name: done for done in reproduce(ITEMS.values(), SMALL, store)}
+
+
+def test_no_item_of_the_paper_is_missing():
+    figures = {f"Figure {number}" for number in (1, "2a", "2b", 3, 4, 5, 6, 7, 8)}
+    assert {item.source for item in ITEMS.values()} == figures | {"Table 1", "Table 2", "ours"}
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_every_item_concludes(name, tiny):
+    _, found = tiny
+    outcome = found[name].outcome
+    assert outcome.claims
+    assert outcome.charts
+    assert outcome.verdict in ("reproduced", "partly reproduced", "not reproduced")
+    for claim in outcome.claims:
+        assert claim.checks
+        assert claim.words
+        assert claim.source
+        assert claim.reason
+        for check in claim.checks:
+            assert check.met in ("yes", "partly", "unclear", "no")
+            assert "nan" not in check.found
+    for chart in outcome.charts:
+        assert chart.rows
+        assert chart.text
+        for row in chart.rows:
+            assert row["low"] <= row["y"] <= row["high"]
+    for shown in outcome.tables:
+        assert all(len(row) == len(shown.columns) for row in shown.rows)
+
+
+def test_it_is_written_down(tiny, tmp_path):
+    store, found = tiny
+    done = list(found.values())
+    paths = write(done, SMALL, store, "fedpick paper --all", tmp_path)
+    charts = [chart.name for each in done for chart in each.outcome.charts]
+    assert len(charts) == len(set(charts))
+    assert {path.name for path in paths} == {
+        "paper.html", "reproduction.md", *(f"{name}.{kind}" for name in charts for kind in ("svg", "pdf", "png"))
+    }  # fmt: skip
+    text = (tmp_path / "paper.html").read_text()
+    assert len(text) < 3e6
+    assert "http://" not in re.sub(r"http://www\.w3\.org[^\"' ]*", "", text.split("<script>")[0])  # nothing from afar
+    assert text.count("data-chart=") == len(charts)
+    assert "tiny version" in text
+    assert as_page(done, SMALL, store, "fedpick paper --all") == text  # byte for byte
+    markdown = (tmp_path / "reproduction.md").read_text()
+    for each in done:
+        assert f"## {each.item.source}: {each.item.title}" in markdown
+    for name in charts:
+        assert f"(figures/{name}.svg)" in markdown
+    for anchor in re.findall(r"\]\(#([^)]*)\)", markdown):
+        headings = {re.sub(r"[^a-z0-9 -]", "", line[3:].lower()).replace(" ", "-") for line in markdown.splitlines()}
+        assert anchor in headings
+
+
+def test_published_numbers_are_those_of_the_paper():
+    if not PAPER.exists():
+        pytest.skip("the paper's source is not here")
+    tex = PAPER.read_text()
+    for alpha, columns in published.TABLES.items():
+        start = tex.index(f"with $\\alpha={alpha:g}$.")
+        lines = tex[start : tex.index("\\end{tabular}", start)]
+        numbers = [
+            float(n)
+            for n in re.findall(r"\d+\.\d+|\d+", re.sub(r"\\cmidrule.*|\\begin.*|.*multicolumn.*|.*pow-d.*", "", lines))
+        ]
+        for column in columns.values():
+            for value in (column.r60, column.t_comp, column.accuracy, column.spread):
+                assert value in numbers
+
+
+def test_without_fashion_mnist_the_rest_is_done(tmp_path, monkeypatch):
+    def gone():
+        raise ConnectionError("fashion_mnist: could not download it; name a folder with FEDPICK_DATA")
+
+    monkeypatch.setattr(datasets, "find_fashion_mnist", gone)
+    one, four = reproduce(chosen(["fig1", "fig4"]), SMALL, RunStore(tmp_path))
+    assert one.outcome is not None
+    assert four.outcome is None
+    assert "FEDPICK_DATA" in as_markdown([one, four], SMALL, RunStore(tmp_path), "", "figures")
+    assert "Left out: fashion_mnist" in as_page([one, four], SMALL, RunStore(tmp_path), "")
+
+
+def test_the_paper_settings():
+    experiment = settings.fashion(settings.FULL, settings.FEW["rand"], 0.3)
+    assert (experiment.rounds, experiment.local.tau, experiment.local.b, experiment.local.eta) == (500, 30, 64, 0.005)
+    assert experiment.local.decay_at == (150, 300)
+    assert experiment.objective == "minus-probability"
+    assert len(experiment.seeds) >= 5
+    assert experiment.for_seed(4).partition.seed == 4
+    assert settings.quadratic(settings.FULL, settings.FEW["rand"], 30).rounds == 15_000
+    assert settings.synthetic(settings.FULL, settings.FEW["rand"]).local.decay_at == (300, 600)
+
+
+# The rules
+
+
+def result(accuracies, rounds=(0, 1)):
+    values = np.asarray(accuracies, float)
+    loss = 1 - values
+    metrics = {"test_accuracy": values, "loss": loss}
+    return Result([{"seed": s} for s in range(len(values))], np.ones(2) / 2, 4, np.asarray(rounds), metrics, {})
+
+
+BASE = result([[0.1, 0.50], [0.1, 0.52], [0.1, 0.51]])
+
+
+@pytest.mark.parametrize(
+    ("ends", "met"),
+    [
+        ((0.60, 0.62, 0.61), "yes"),
+        ((0.57, 0.59, 0.58), "partly"),
+        ((0.50, 0.60, 0.45), "unclear"),
+        ((0.4, 0.4, 0.4), "no"),
+    ],
+)
+def test_a_gain_of_about_ten_points(ends, met):
+    better = result([[0.1, end] for end in ends])
+    assert claims.gain("", better, BASE, 10.0).met == met
+
+
+def test_above_as_well_and_times():
+    slightly = result([[0.1, 0.51], [0.1, 0.53], [0.1, 0.525]])
+    assert claims.above("", slightly, BASE).met == "yes"
+    assert claims.above("", BASE, slightly).met == "no"
+    assert claims.as_well("", result([[0.1, 0.50], [0.1, 0.53], [0.1, 0.51]]), BASE).met == "yes"
+    assert claims.as_well("", result([[0.1, 0.6], [0.1, 0.5], [0.1, 0.55]]), BASE).met == "unclear"
+    assert claims.as_well("", result([[0.1, 0.7], [0.1, 0.71], [0.1, 0.72]]), BASE).met == "no"
+    one = result([[0.1, 0.9]])
+    assert claims.above("", one, result([[0.1, 0.5]])).met == "unclear"  # one seed proves nothing
+    assert "one seed" in claims.above("", one, result([[0.1, 0.5]])).found
+    assert claims.times("", [2.0, 2.1, 1.9], 2.0) == Check("", "yes", "2.00 [1.76, 2.26] times")
+    assert claims.times("", [1.2, 1.3, 1.25], 2.0).met == "partly"
+    assert claims.times("", [0.5, 3.0, 1.0]).met == "unclear"
+    assert claims.times("", [0.5, 0.5, 0.51]).met == "no"
+
+
+def test_rounds_until_goes_by_the_mean_over_seeds():
+    both = result([[0.1, 0.9, 0.5, 0.9], [0.1, 0.2, 0.9, 0.9]], rounds=(0, 2, 4, 6))
+    assert claims.rounds_until(both) == 4
+    assert claims.rounds_until(both, 0.99) == float("inf")
+    assert claims.sooner("", both, result([[0.1, 0.1, 0.1, 0.7]], (0, 2, 4, 6))).met == "yes"
+
+
+def test_speed_ups_count_who_never_gets_there():
+    fast = result([[0.1, 0.6, 0.6], [0.1, 0.6, 0.6], [0.1, 0.1, 0.1], [0.1, 0.1, 0.1]], (0, 2, 4))
+    slow = result([[0.1, 0.1, 0.6], [0.1, 0.1, 0.1], [0.1, 0.6, 0.6], [0.1, 0.1, 0.1]], (0, 2, 4))
+    middle, low, high, counted = claims.speed_up(fast, slow, "loss", 0.5)
+    assert (middle, low, high, counted) == (2.0, 0.0, float("inf"), 3)
+    assert claims.speed_up(result([[0.1, 0.1]]), result([[0.1, 0.1]]), "loss", 0.5)[3] == 0
+
+
+def test_verdicts():
+    def claim(*met):
+        return Claim("", "", tuple(Check(f"{place}", one, "x") for place, one in enumerate(met)))
+
+    assert claim("yes", "yes").verdict == "reproduced"
+    assert claim("yes", "no").verdict == claim("partly").verdict == "partly reproduced"
+    assert claim("no").verdict == claim("unclear", "no").verdict == "not reproduced"
+    assert claim("yes", "no").reason == "1 of 2 checks are met; not, or not surely: 1 (x)"
+
+
+def test_t_comp_is_timed_on_the_rounds_that_the_simulator_plays():
+    for name in ("pow-d, d = 6", "cpow-d, d = 6", "rpow-d, d = 50", "rand"):
+        experiment = settings.fashion(SMALL._replace(fashion_rounds=3), settings.FEW[name], 0.3)
+        federation = stand_in(experiment.partition)
+        timed = timing.Timed(experiment, federation)
+        by_hand = []
+        for t in range(3):
+            phases = timed.round(t)
+            assert (phases[0] > 0) == (name in ("pow-d, d = 6", "cpow-d, d = 6"))
+            assert min(phases[1:]) > 0
+            by_hand.append(np.asarray(timed.selection.clients))
+        model, local = experiment.built(federation), experiment.local.build()
+        with pytest.warns(UserWarning, match="simulate: b=64"):
+            played = simulate(federation, model, experiment.selector, local, rounds=3, progress=False)
+        np.testing.assert_array_equal(played.records["clients"][0], by_hand)
+
+
+# Charts and pages
+
+
+def test_charts_keep_what_can_be_seen():
+    rows = curve("a", "", np.arange(1000), np.ones((3, 1000)))
+    assert len(rows) == 80
+    assert rows[0]["x"] == 0
+    assert rows[-1]["x"] == 999
+    chart = Chart("x", "dots", "t", "t", "", "", (dot("a", "p", "1", 1, 0, 2), dot("b", "q", "1", 1, 0, 2)))
+    assert chart.names == ["a", "b"]
+    assert chart.panels == ["p", "q"]
+
+
+def test_hostile_strings_are_shown_and_not_run():
+    nasty = "<script>alert('x')</script>"
+    text = page(nasty, [paragraph(nasty), table(nasty, [nasty], [[nasty]])])
+    assert nasty not in text
+    assert text.count("&lt;script&gt;") == 6
+
+
+# The command line
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["paper", *arguments])
+
+
+def test_the_list(tmp_path):
+    answer = command("--list", "--quick", "-o", str(tmp_path / "none"))
+    assert answer.exit_code == 0
+    for name in ITEMS:
+        assert name in answer.output
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["fig33"], "did you mean 'fig3'?"),
+        ([], "say --all or --list"),
+        (["fig1", "-o", "FILE"], "must be one that can"),
+    ],
+)
+def test_wrong_uses(arguments, sentence, tmp_path):
+    (tmp_path / "file").write_text("")
+    arguments = [str(tmp_path / "file") if argument == "FILE" else argument for argument in arguments]
+    answer = command(*arguments)
+    assert answer.exit_code == 1
+    assert sentence in answer.output
+
+
+def test_an_item_from_the_command_line(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("x")
+    answer = command("fig1", "--quick", "-o", str(tmp_path / "out"), "--docs", str(tmp_path / "docs"))
+    assert answer.exit_code == 0, answer.output
+    assert "mine.txt is not of fedpick's" in answer.output
+    assert (tmp_path / "out" / "paper.html").exists()
+    assert "(img/paper-fig1.svg)" in (tmp_path / "docs" / "reproduction.md").read_text()
+    assert [path.name for path in (tmp_path / "docs" / "img").iterdir()] == ["paper-fig1.svg"]
+    again = command("fig1", "--quick", "-o", str(tmp_path / "out"))
+    assert "paper.html is not" not in again.output
+
+
+@pytest.mark.slow
+def test_everything_in_the_quick_form(tmp_path):
+    call = [Path(sys.executable).with_name("fedpick"), "paper", "--all", "--quick", "-o", tmp_path]
+    done = subprocess.run(call, capture_output=True, text=True, check=False, timeout=3600)
+    assert done.returncode == 0, done.stderr
+    assert "quick version" in (tmp_path / "paper.html").read_text()
+    assert json.loads(next((tmp_path / "findings").glob("skews-*")).read_text())["found"]

@@ -1,0 +1,438 @@
+"""The simulator against the NumPy reference, against itself in other ways, and its bookkeeping against hand counts."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from support import reference
+from support.rounds import EVERY, compilations
+
+import fedpick
+from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform
+from fedpick.sim import (
+    AlternatingHalves,
+    Always,
+    Bernoulli,
+    DayAndNight,
+    Devices,
+    Failures,
+    Federation,
+    Local,
+    Server,
+    StepDecay,
+    Trace,
+    confidence,
+    logistic,
+    mlp,
+    quadratic,
+    quadratic_model,
+    quadratic_optimum,
+    simulate,
+)
+from fedpick.sim._engine.batching import Bundles
+
+SELECTORS = [
+    Rand(3),
+    Rand(3, replace=False),
+    Uniform(3),
+    Full(),
+    PowerOfChoice(3, 5),
+    PowerOfChoice(3, 5, "batch"),
+    PowerOfChoice(3, 5, "stale"),
+    PowerOfChoice(2, Shrinking(20, 4)),
+    AFL(3),
+    AFL(3, alpha2=1.0, valuation="sqrt-size"),
+]
+
+
+def small(K=8, dim=6, classes=4, seed=0):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(3, 25, K)
+    client = np.repeat(np.arange(K), sizes)
+    centres = rng.normal(size=(K, 1, dim))
+    x = np.concatenate([centres[k] + rng.normal(size=(n, dim)) for k, n in enumerate(sizes)])
+    y = (np.abs(x @ rng.normal(size=(dim, classes)))).argmax(axis=1)
+    order = rng.permutation(len(x))
+    return Federation.from_arrays(x[order], y[order], client[order], test=(x[:20], y[:20]), classes=classes)
+
+
+PROBLEMS = {
+    "quadratic": (quadratic(K=8, v=3), quadratic_model(3), reference.Quadratic(), Local(2, 1, 1e-3)),
+    "logistic": (small(), logistic(6, 4), reference.Network(), Local(4, 8, 0.1, weight_decay=0.01)),
+    "minus-probability": (
+        small(),
+        logistic(6, 4, "minus-probability"),
+        reference.Network(minus_probability=True),
+        Local(4, 8, 0.1),
+    ),
+    "mlp": (small(), mlp(6, 4, (7, 5), 0.5), reference.Network(0.5), Local(3, 8, 0.1)),
+}
+
+
+def leaves(params):
+    """A model as the flat list w, b, w, b, ..."""
+    if isinstance(params, list):
+        return [layer[name] for layer in params for name in ("w", "b")]
+    return [params["w"], params["b"]] if isinstance(params, dict) else [params]
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=", "ignore:simulate. fewer clients")
+@pytest.mark.parametrize(
+    ("problem", "selector"),
+    [
+        pytest.param(
+            problem,
+            selector,
+            id=f"{problem}-{selector}",
+            # The network takes longest to compile; the rest of its strategies are in the long list.
+            marks=pytest.mark.slow if problem == "mlp" and selector not in SELECTORS[:1] + SELECTORS[4:7] else [],
+        )
+        for problem, selector in itertools.product(PROBLEMS, SELECTORS)
+        if problem != "minus-probability" or selector == PowerOfChoice(3, 5)
+    ],
+)
+def test_the_numpy_reference_picks_the_same_clients_and_ends_at_the_same_model(problem, selector):
+    federation, model, network, local = PROBLEMS[problem]
+    there = np.random.default_rng(3).random((20, 8)) < 0.8
+    there[4] = False
+    picks, w = reference.play(federation, network, reference.init(model, 5), selector, local, 5, 20, there)
+    result = simulate(federation, model, selector, local, rounds=20, seeds=[5], availability=Trace(jnp.asarray(there)))
+    ours = [[k for k in seats if k >= 0] for seats in result.records["clients"][0].tolist()]
+    assert ours == [[k for k in seats if there[t][k]] for t, seats in enumerate(picks)]
+    for mine, theirs in zip(leaves(result.params), w, strict=True):
+        np.testing.assert_allclose(mine[0], theirs, rtol=1e-5, atol=1e-5)
+
+
+ONE = {"rounds": 30, "every": 10}
+
+
+def same(one, other, **close):
+    """Whether two results say the same: picks to the letter, numbers bit for bit or within a tolerance."""
+    np.testing.assert_array_equal(one.records["clients"], other.records["clients"])
+    pairs = [(one.metrics, other.metrics), (one.records, other.records)]
+    for mine, theirs in pairs:
+        for name in mine:
+            compare = functools.partial(np.testing.assert_allclose, **close) if close else np.testing.assert_array_equal
+            compare(mine[name], theirs[name])
+    jax.tree.map(
+        functools.partial(np.testing.assert_allclose, **close) if close else np.testing.assert_array_equal,
+        one.params,
+        other.params,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+def test_a_batch_of_runs_is_the_runs_one_by_one():
+    federation, model, _, local = PROBLEMS["logistic"]
+    sweep = PowerOfChoice(2, jnp.array([3, 6]))
+    both = simulate(federation, model, sweep, local, seeds=[1, 2], **ONE)
+    assert both.runs == [{"seed": s, "d": d} for d in (3, 6) for s in (1, 2)]
+    for r, run in enumerate(both.runs):
+        alone = simulate(federation, model, PowerOfChoice(2, run["d"]), local, seeds=[run["seed"]], **ONE)
+        same(alone, both.where(**run), rtol=2e-5, atol=1e-6)
+        assert both.where(**run).runs == [both.runs[r]]
+
+
+def test_the_rates_of_clients_and_server_keep_their_names_and_values():
+    federation, model, _, _ = PROBLEMS["quadratic"]
+    local, server = Local(1, 1, jnp.array([1e-3, 2e-3])), Server(eta=jnp.array([1.0, 0.5]))
+    result = simulate(federation, model, Rand(2), local, rounds=2, server=server)
+    assert result.runs == [{"seed": 0, "eta": 0.001, "server.eta": 1.0}, {"seed": 0, "eta": 0.002, "server.eta": 0.5}]
+    assert result.where(eta=0.002).runs == result.runs[1:]
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+def test_several_fields_are_swept_hand_in_hand():
+    federation, model, _, local = PROBLEMS["logistic"]
+    local = Local(4, 8, jnp.array([0.1, 0.0]), StepDecay((5,), jnp.array([0.5, 0.1])))
+    result = simulate(federation, model, Rand(2), local, rounds=4)
+    assert [sorted(run) for run in result.runs] == [["eta", "schedule.factor", "seed"]] * 2
+    np.testing.assert_allclose(result.metrics["loss"][1, -1], result.metrics["loss"][1, 0], rtol=1e-6)
+    assert result.metrics["loss"][0, -1] < result.metrics["loss"][0, 0]
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+@pytest.mark.parametrize("selector", [PowerOfChoice(3, 5), AFL(3)], ids=["pow-d", "afl"])
+@jax.numpy_dtype_promotion("standard")
+def test_resumed_after_a_kill_at_any_chunk_is_the_uninterrupted_run(tmp_path, monkeypatch, selector):
+    federation, model, _, local = PROBLEMS["mlp"]
+    monkeypatch.setattr("fedpick.sim.simulation.CHUNK", 10)
+    play = functools.partial(
+        simulate, federation, model, selector, local, rounds=35, every=5, seeds=2, server=Server(optax.adam, 0.1)
+    )
+    whole = play()
+    assert whole.evaluated.tolist() == [0, 5, 10, 15, 20, 25, 30, 35]
+    real = Bundles.play
+    for killed_at in range(4):
+        calls = 0
+
+        def die(*arguments, killed_at=killed_at):
+            nonlocal calls
+            calls += 1
+            if calls > killed_at:
+                raise SystemError("killed")
+            return real(*arguments)
+
+        path = tmp_path / f"{killed_at}.npz"
+        monkeypatch.setattr(Bundles, "play", die)
+        with pytest.raises(SystemError, match="killed"):
+            play(checkpoint=path)
+        monkeypatch.setattr(Bundles, "play", real)
+        assert path.exists() == (killed_at > 0)
+        same(whole, play(checkpoint=path))
+        same(whole, play(checkpoint=path))  # and once more, from the finished file
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["0.npz", "1.npz", "2.npz", "3.npz"]
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+def test_chunks_do_not_matter(monkeypatch):
+    federation, model, _, local = PROBLEMS["logistic"]
+    whole = simulate(federation, model, PowerOfChoice(2, 4, "batch"), local, rounds=23, every=4)
+    monkeypatch.setattr("fedpick.sim.simulation.CHUNK", 4)
+    same(whole, simulate(federation, model, PowerOfChoice(2, 4, "batch"), local, rounds=23, every=4))
+    assert whole.evaluated.tolist() == [0, 4, 8, 12, 16, 20, 23]
+    assert whole.rounds == 23
+
+
+WORLDS = {
+    "always": Always(),
+    "halves": AlternatingHalves(),
+    "bernoulli": Bernoulli(0.5),
+    "day and night": DayAndNight(),
+    "trace": Trace(np.eye(8, dtype=bool)),
+}
+# Every strategy, objective and availability is in the short list; all their combinations are in the long one.
+COMBINATIONS = list(itertools.product(EVERY, ("cross-entropy", "minus-probability"), WORLDS))
+SHORT = [COMBINATIONS[10 * row + row % 10] for row in range(10)]
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=", "ignore:simulate. fewer clients")
+@pytest.mark.parametrize(
+    ("name", "objective", "world"),
+    [pytest.param(*row, marks=[] if row in SHORT else pytest.mark.slow) for row in COMBINATIONS],
+)
+def test_every_strategy_runs_with_every_objective_and_availability_and_compiles_once(name, objective, world):
+    parameters = {"metric": fedpick.LocalLoss()} if "metric" in EVERY[name] else {}
+    selector = fedpick.strategy(name, **{**EVERY[name], **parameters})
+    model = logistic(6, 4, objective)
+    options = {"failures": Failures(0.1), "availability": WORLDS[world]}
+    with compilations() as programs:
+        result = simulate(small(), model, selector, Local(2, 4, 0.1), rounds=250, every=25, **options)
+    assert programs.count("chunk") == 1, "a later chunk compiled anew"
+    assert np.isfinite(result.metrics["loss"]).all()
+    assert (result.metrics["loss"] >= model.lowest).all()
+    there = result.records["clients"] >= 0
+    np.testing.assert_array_equal(there, result.records["weights"] > 0)
+    if name != "uniform":
+        total = result.records["weights"].sum(axis=-1)
+        np.testing.assert_allclose(total[there.any(axis=-1)], 1, rtol=1e-5)
+
+
+def test_quadratic_full_participation_reaches_the_optimum():
+    federation = quadratic(K=10, v=3)
+    best, lowest = quadratic_optimum(federation)
+    result = simulate(federation, quadratic_model(3), Full(), Local(1, 1, 0.05), rounds=400)
+    np.testing.assert_allclose(result.params[0], best, rtol=1e-4)
+    np.testing.assert_allclose(result.metrics["loss"][0, -1], lowest, rtol=1e-5)
+
+
+def test_a_client_in_two_seats_trains_independently():
+    rng = np.random.default_rng(0)
+    federation = Federation.from_arrays(rng.normal(size=(50, 3)), rng.integers(0, 2, 50), np.zeros(50, int))
+    result = simulate(federation, logistic(3, 2), Rand(2), Local(1, 5, 1.0), rounds=1, seeds=20)
+    alone = simulate(federation, logistic(3, 2), Rand(1), Local(1, 5, 1.0), rounds=1, seeds=20)
+    assert (result.records["clients"] == 0).all()
+    assert not np.allclose(result.params["w"], alone.params["w"]), "both seats drew the same batch"
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+def test_another_draw_of_the_data_is_the_same_program():
+    local, found = Local(1, 30, 0.1), []
+    for seed in (0, 1):
+        rng = np.random.default_rng(seed)
+        client = np.concatenate([np.arange(5), rng.integers(0, 5, 95)])
+        federation = Federation.from_arrays(
+            rng.normal(size=(100, 3)), rng.integers(0, 2, 100), client, classes=2, name=f"draw {seed}"
+        )
+        with compilations() as programs:
+            simulate(federation, logistic(3, 2), PowerOfChoice(1, 2), local, rounds=3)
+        found.append(programs.count("chunk"))
+    assert found == [1, 0]
+
+
+def test_costs_are_counted_exactly():
+    federation, model = small(), logistic(6, 4)
+    count, size = np.asarray(federation.count), 4 * (6 * 4 + 4)
+    local = Local(tau=3, b=10, eta=0.1)
+    with pytest.warns(UserWarning, match=r"simulate: b=10 is more than \d of 8 clients hold"):
+        polled = simulate(federation, model, PowerOfChoice(2, 5), local, rounds=6)
+    costs = polled.costs
+    assert polled.model_bytes == size
+    assert (costs["messages"] == 2 * 5 + 2 * 2).all()
+    assert (costs["bytes_down"] == (5 + 2) * size).all()
+    assert (costs["bytes_up"] == 5 * 4 + 2 * (size + 4)).all()
+    seats = polled.records["clients"][0]
+    assert costs["train_samples"][0].tolist() == [int(3 * np.minimum(count[row], 10).sum()) for row in seats]
+    assert (costs["poll_samples"] >= np.sort(count)[:5].sum()).all()
+    assert (costs["poll_samples"] <= np.sort(count)[-5:].sum()).all()
+    with pytest.warns(UserWarning, match="b=10"):
+        stale = simulate(federation, model, PowerOfChoice(2, 5, "stale"), local, rounds=6).costs
+    assert (stale["messages"] == 4).all()
+    assert (stale["poll_samples"] == 0).all()
+    with pytest.warns(UserWarning, match="b=10"):
+        batch = simulate(federation, model, PowerOfChoice(2, 8, "batch"), local, rounds=6).costs
+    assert (batch["poll_samples"] == np.minimum(count, 10).sum()).all()
+
+
+def test_the_clock_waits_for_the_slowest_and_the_deadline_leaves_stragglers_behind():
+    federation = quadratic(K=4, v=2)
+    speed = jnp.array([1.0, 10.0, 100.0, 1000.0])
+    devices = Devices(speed=speed, bandwidth=float("1e12"), latency=0.0)
+    local = Local(tau=2, b=1, eta=1e-4)
+    result = simulate(federation, quadratic_model(2), Full(), local, rounds=3, devices=devices)
+    np.testing.assert_allclose(result.records["seconds"], 3 * 2 / 1.0, rtol=1e-5)
+    strict = Devices(speed=speed, bandwidth=float("1e12"), latency=0.0, deadline=0.5)
+    left = simulate(federation, quadratic_model(2), Full(), local, rounds=3, devices=strict)
+    assert (left.records["clients"] == [-1, -1, 2, 3]).all()
+    np.testing.assert_allclose(left.records["weights"].sum(axis=-1), 1, rtol=1e-6)
+    np.testing.assert_allclose(left.records["seconds"], 0.5)
+    assert (left.records["returned"] == 2).all()
+    polled = simulate(federation, quadratic_model(2), PowerOfChoice(1, 4), local, rounds=3, devices=devices)
+    slowest = 1.0 + 6.0 / np.asarray(speed)[polled.records["clients"][..., 0]]
+    np.testing.assert_allclose(polled.records["seconds"], slowest, rtol=1e-5)
+
+
+def test_failures_leave_empty_seats_and_the_model_stays_when_all_fail():
+    federation, model = quadratic(K=4, v=2), quadratic_model(2)
+    local = Local(1, 1, 1e-3)
+    dropped = jnp.array([[True, False, False, False], [True] * 4])
+    result = simulate(federation, model, Full(), local, rounds=2, every=1, failures=Failures(dropped=dropped))
+    assert result.records["clients"][0, 0].tolist() == [-1, 1, 2, 3]
+    np.testing.assert_allclose(result.records["weights"][0, 0].sum(), 1, rtol=1e-6)
+    assert not result.records["weights"][0, 1].any()
+    assert result.metrics["loss"][0, 2] == result.metrics["loss"][0, 1]
+    assert np.isnan(result.records["train_loss"][0, 1])
+
+
+@jax.numpy_dtype_promotion("standard")  # optax's own arithmetic is not strict
+def test_nobody_there_the_model_stays_under_every_server():
+    federation, model = quadratic(K=4, v=2), quadratic_model(2)
+    nobody = Trace(jnp.zeros((1, 4), bool))
+    for server in (Server(), Server(optax.adam, 0.1), Server(functools.partial(optax.sgd, momentum=0.9))):
+        result = simulate(federation, model, Rand(2), Local(1, 1, 1e-3), rounds=3, server=server, availability=nobody)
+        assert (result.metrics["loss"] == result.metrics["loss"][:, :1]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "server"),
+    [
+        ({"batches": "replace"}, Server()),
+        ({"batches": "epochs"}, Server()),
+        ({"optimizer": optax.adam, "eta": 0.01}, Server()),
+        ({"prox": 1.0}, Server()),
+        ({}, Server(optax.yogi, 0.1)),
+        ({}, Server(functools.partial(optax.sgd, momentum=0.9), eta=0.2)),
+    ],
+    ids=["replace", "epochs", "adam", "FedProx", "FedYogi", "FedAvgM"],
+)
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+@jax.numpy_dtype_promotion("standard")
+def test_other_optimisers_batches_and_servers_learn(options, server):
+    local = Local(**{"tau": 5, "b": 8, "eta": 0.1, **options})
+    result = simulate(small(), logistic(6, 4), Rand(3), local, rounds=60, server=server, seeds=2)
+    assert (result.metrics["loss"][:, -1] < 0.8 * result.metrics["loss"][:, 0]).all()
+    assert (result.metric("worst_loss")[:, -1] >= result.metrics["loss"][:, -1]).all()
+    assert (result.metric("loss_variance") >= 0).all()
+    assert (result.metric("worst_accuracy") <= result.metric("mean_accuracy")).all()
+    np.testing.assert_allclose(result.metric("mean_loss"), result.metrics["client_loss"].mean(axis=2))
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+def test_a_large_proximal_term_holds_clients_at_the_global_model():
+    free, held = (
+        simulate(small(), logistic(6, 4), Rand(3), Local(20, 8, 0.05, prox=prox), rounds=1, every=1)
+        for prox in (0.0, 15.0)
+    )
+    assert np.abs(held.params["w"]).sum() < 0.5 * np.abs(free.params["w"]).sum()
+
+
+def test_targets_confidence_and_early_stop():
+    federation, model, local = quadratic(K=10, v=3), quadratic_model(3), Local(2, 1, 1e-3)
+    whole = simulate(federation, model, Rand(3), local, rounds=400, every=1, seeds=4)
+    target = float(np.median(whole.metrics["loss"][:, 60]))
+    rounds = whole.rounds_to("loss", target)
+    for run, first in enumerate(rounds.astype(int)):
+        assert whole.metrics["loss"][run, first] <= target
+        assert (whole.metrics["loss"][run, :first] > target).all()
+    assert np.isinf(whole.rounds_to("loss", -1.0)).all()
+    np.testing.assert_allclose(
+        whole.seconds_to("loss", target),
+        [whole.records["seconds"][r, : int(n)].sum() for r, n in enumerate(rounds)],
+        rtol=1e-5,
+    )
+    middle, low, high = confidence(rounds)
+    assert rounds.min() <= low <= middle <= high <= rounds.max()
+    stopped = simulate(federation, model, Rand(3), local, rounds=400, every=1, seeds=4, until=("loss", target))
+    assert not stopped.finished
+    assert rounds.max() <= stopped.rounds < 400
+    np.testing.assert_array_equal(stopped.metrics["loss"], whole.metrics["loss"][:, : stopped.rounds + 1])
+    assert whole.counts.sum() == 4 * 400 * 3
+
+
+def test_ctrl_c_returns_what_is_done(monkeypatch, capsys):
+    real, calls = Bundles.play, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(Bundles, "play", interrupted)
+    monkeypatch.setattr("fedpick.sim.simulation.CHUNK", 10)
+    result = simulate(quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3), rounds=100, every=5)
+    assert (result.rounds, result.finished) == (20, False)
+    assert result.evaluated.tolist() == [0, 5, 10, 15, 20]
+    assert "stopped after round 20 of 100" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+def test_without_jit_the_same_rounds_are_played_and_an_error_names_round_and_client():
+    federation, model, local = small(K=4), logistic(6, 4), Local(2, 4, 0.1)
+    options = {"rounds": 2, "every": 2}
+    for selector in (PowerOfChoice(1, 2), PowerOfChoice(1, 2, "batch")):
+        plain = simulate(federation, model, selector, local, jit=False, **options)
+        same(plain, simulate(federation, model, selector, local, **options), rtol=1e-4, atol=1e-6)
+    with pytest.raises(
+        FloatingPointError, match=r"simulate: round 0, client \d \(seat 0\): the local model must be finite"
+    ):
+        simulate(quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(2, 1, 1e38), rounds=2, jit=False)
+
+    def fussy(params, x, y, key):
+        if key is not None and y.shape[0] == 4:
+            raise RuntimeError("this model cannot train")
+        return model.losses(params, x, y, key)
+
+    with pytest.raises(RuntimeError) as caught:
+        simulate(federation, model._replace(losses=fussy), Rand(2), local, jit=False, **options)
+    notes = " ".join(caught.value.__notes__)
+    assert "while client" in notes
+    assert "in round 0 of the run with seed 0" in notes
+
+
+def test_progress_is_shown_in_plain_lines_where_there_is_no_terminal(capsys):
+    play = functools.partial(simulate, quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3), rounds=20)
+    play()
+    assert capsys.readouterr().err == ""
+    play(progress=True)
+    assert "round 20 of 20, loss " in capsys.readouterr().err
+
+
+def test_on_a_terminal_there_is_a_bar(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    simulate(quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3), rounds=20, progress=True)
+    assert "20/20" in capsys.readouterr().err

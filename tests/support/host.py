@@ -1,0 +1,71 @@
+"""One host of a simulation, as a process of its own; prints what it found as a line of JSON.
+
+    python host.py alone [CHECKPOINT]
+    python host.py PORT HOST HOSTS [CHECKPOINT [live|die]]
+
+``DEVICE`` in the environment is the device to choose, if any.
+"""
+
+import collections
+import json
+import os
+import signal
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpick import PowerOfChoice
+from fedpick.sim import Local, logistic, simulate, simulation, synthetic
+from fedpick.sim._engine import checkpoint as disk
+from fedpick.sim._engine.batching import Bundles
+
+
+def main(port, *rest):
+    if port != "alone":
+        host, hosts, *rest = rest
+        jax.distributed.initialize(f"127.0.0.1:{port}", int(hosts), int(host), heartbeat_timeout_seconds=10)
+    file = rest[0] if rest else None
+    how = rest[1] if len(rest) > 1 else "live"
+    if "DEVICE" in os.environ:
+        jax.config.update("jax_default_device", jax.devices()[int(os.environ["DEVICE"])])
+    simulation.CHUNK = 4
+    held, seen = collections.Counter(), {"found_on_disk": 0}
+    real_play, real_load = Bundles.play, disk.load
+
+    def play(self, first, *options):
+        if how == "die" and first >= 8:
+            os.kill(os.getpid(), signal.SIGKILL)
+        found = real_play(self, first, *options)
+        held.clear()
+        for now, bundle in zip(self.now, self.bundles, strict=True):
+            assert all(leaf.devices() == {bundle.device} for leaf in jax.tree.leaves(now))
+            held[bundle.device.id] += len(bundle.runs)
+        seen["played"] = self.seed.tolist()
+        return found
+
+    def load(*arguments, **options):
+        seen["resumed_at"], saved = real_load(*arguments, **options)
+        return seen["resumed_at"], saved
+
+    def listen(event, **rest):
+        seen["found_on_disk"] += event == "/jax/compilation_cache/cache_hits"
+
+    Bundles.play, disk.load = play, load
+    jax.monitoring.register_event_listener(listen)
+    federation, selector = synthetic(1, 1, K=8, seed=0), PowerOfChoice(m=2, d=jnp.array([4]))
+    options = {"rounds": 12, "every": 4, "seeds": 8, "checkpoint": file}
+    result = simulate(federation, logistic(60, 10), selector, Local(tau=2, b=4, eta=0.05), **options)
+    found = {
+        "devices": jax.local_device_count(),
+        "held": held,
+        "clients": result.records["clients"].tolist(),
+        "loss": [number.hex() for number in np.ravel(result.metrics["loss"]).tolist()],
+        "params": [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(result.params)],
+    }
+    print(json.dumps(seen | found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,73 @@
+"""Every strategy once, a world for them to live in, and three ways to play its rounds."""
+
+import contextlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fedpick
+from fedpick import Clients, Report, pick, round_keys
+
+EVERY = {
+    "rand": {"m": 3},
+    "rand-distinct": {"m": 3},
+    "uniform": {"m": 3},
+    "full": {},
+    "pow-d": {"m": 3, "d": 6},
+    "cpow-d": {"m": 3, "d": 6, "score": fedpick.ClippedLoss(0.5)},
+    "rpow-d": {"m": 3, "d": 6},
+    "adapow-d": {"m": 3, "rounds": 100, "steps": 5, "score": fedpick.QFairLoss(2.0)},
+    "afl": {"m": 3},
+    "afl-sqrt-size": {"m": 3},
+}
+K = 12
+
+
+def every():
+    return {name: fedpick.strategy(name, **parameters) for name, parameters in EVERY.items()}
+
+
+def world(number, partial, seed=0):
+    """Facts, answers and training losses by round; one answer in five is silence."""
+    rng = np.random.default_rng(seed)
+    size = np.broadcast_to(rng.integers(0, 50, K), (number, K)).astype(np.int32)
+    available = rng.random((number, K)) < (rng.choice([0.0, 0.3, 0.6, 0.9], (number, 1)) if partial else 2.0)
+    answers, training = rng.gamma(1.0, size=(2, number, K)).astype(np.float32)
+    answers[rng.random((number, K)) < 0.2] = np.nan
+    training[rng.random((number, K)) < 0.2] = np.nan
+    return Clients(jnp.asarray(size), jnp.asarray(available)), jnp.asarray(answers), jnp.asarray(training)
+
+
+def one_round(selector, seed, state, now):
+    t, clients, answers, training = now
+    candidates, _, selection = pick(selector, round_keys(seed, t), state, clients, lambda key, asked: answers)
+    report = Report(jnp.where(selection.weights > 0, training[selection.clients], jnp.nan))
+    return selector.observe(state, selection, report), (candidates, selection)
+
+
+def scan(selector, seed, worlds):
+    times = jnp.arange(worlds[1].shape[0], dtype=jnp.int32)
+    return jax.lax.scan(lambda state, now: one_round(selector, seed, state, now), selector.init(K), (times, *worlds))
+
+
+def loop(selector, seed, worlds):
+    state, played = selector.init(K), []
+    for t in range(worlds[1].shape[0]):
+        state, picks = one_round(selector, seed, state, (t, *jax.tree.map(lambda x, t=t: x[t], worlds)))
+        played.append(picks)
+    return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *played)
+
+
+@contextlib.contextmanager
+def compilations():
+    """The names of the functions that JAX compiles meanwhile."""
+    names = []
+
+    def listen(event, seconds, fun_name="", **rest):
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(fun_name.removeprefix("jit(").removesuffix(")").removeprefix("jit_"))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.clear_event_listeners()
