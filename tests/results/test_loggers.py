@@ -110,7 +110,7 @@ def test_a_resumed_simulation_shows_all_that_is_done_and_a_watch_is_no_part_of_i
         assert [len(part.evaluated) for part in seen] == [rounds // 5 + 1 for rounds in expected]
 
 
-def test_ctrl_c_in_a_watch_returns_what_is_done_and_its_error_is_not_swallowed(play, capsys):
+def test_ctrl_c_in_a_watch_returns_what_is_done_and_its_error_is_not_swallowed(play, caplog):
     def interrupt(at, result):
         if result.rounds == at:
             raise KeyboardInterrupt
@@ -118,7 +118,7 @@ def test_ctrl_c_in_a_watch_returns_what_is_done_and_its_error_is_not_swallowed(p
     for rounds in (0, 10):
         result = play(watch=functools.partial(interrupt, rounds))
         assert (result.rounds, result.finished) == (rounds, False)
-        assert f"stopped after round {rounds} of 20" in capsys.readouterr().err
+        assert f"stopped after round {rounds} of 20" in caplog.text
 
     def fail(result):
         raise RuntimeError("my own mistake")

@@ -383,7 +383,7 @@ def test_targets_confidence_and_early_stop():
     assert whole.counts.sum() == 4 * 400 * 3
 
 
-def test_ctrl_c_returns_what_is_done(monkeypatch, capsys):
+def test_ctrl_c_returns_what_is_done(monkeypatch, caplog):
     real, calls = Bundles.play, []
 
     def interrupted(*arguments):
@@ -397,7 +397,7 @@ def test_ctrl_c_returns_what_is_done(monkeypatch, capsys):
     result = simulate(quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3), rounds=100, every=5)
     assert (result.rounds, result.finished) == (20, False)
     assert result.evaluated.tolist() == [0, 5, 10, 15, 20]
-    assert "stopped after round 20 of 100" in capsys.readouterr().err
+    assert "simulate: stopped after round 20 of 100; the result ends there" in caplog.text
 
 
 @pytest.mark.filterwarnings("ignore:simulate. b=")

@@ -1,5 +1,6 @@
-"""Losses of clients at a given model: of the candidates only (a poll), or of everybody (a metric)."""
+"""Losses of clients at a given model: of the candidates (a poll), or of all clients (an evaluation)."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,7 @@ EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
 
 
 class Evaluation(NamedTuple):
-    """How good a model is. ``skew`` is explained in ``fedpick.sim.round.evaluate``."""
+    """The metrics of a model; ``fedpick.sim.round.evaluate`` defines ``skew``."""
 
     loss: Float[Array, ""]
     client_loss: Float[Array, " K"]
@@ -86,6 +87,22 @@ def batch_losses(
     start = (jnp.int32(0), jnp.full(K, jnp.nan, jnp.float32))
     answers: Float[Array, " K"] = lax.while_loop(lambda carry: carry[0] < rank[-1], block, start)[1]
     return answers
+
+
+class Poll(NamedTuple):
+    """A kind of poll: the answers of the clients asked, and the number of samples that each evaluates for it."""
+
+    losses: Callable[[Federation, Model, Params, Bool[Array, " K"], int, PRNGKeyArray], Float[Array, " K"]]
+    samples: Callable[[Int[Array, " K"], int], Int[Array, " K"]]
+
+
+POLLS = {
+    "full": Poll(
+        lambda federation, model, params, asked, b, key: full_losses(federation, model, params, asked),
+        samples=lambda count, b: count,
+    ),
+    "batch": Poll(batch_losses, samples=lambda count, b: jnp.minimum(count, b)),
+}
 
 
 def everybody(federation: Federation, model: Model, params: Params) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
