@@ -7,9 +7,8 @@ from fedpick.paper.claims import Claim
 from fedpick.paper.item import Table
 from fedpick.paper.items import ItemResult
 from fedpick.paper.settings import Size
-from fedpick.report import altair_charts as drawing
-from fedpick.report.html import figure, heading, page, paragraph, table, written
-from fedpick.storage import RunStore
+from fedpick.report import figure, heading, page, paragraph, table, write_chart
+from fedpick.storage import RunStore, write_atomic
 
 TITLE = "Power-of-Choice client selection, reproduced"
 PAPER = (
@@ -57,7 +56,7 @@ def as_page(done: Sequence[ItemResult], size: Size, store: RunStore, command: st
     parts = [
         paragraph(f"Every figure and table of: {PAPER}."),
         paragraph(_extent(size), "mark"),
-        table("Verdicts", ("item", "what", "verdict"), _overview(done), links),
+        table("Verdicts", ("item", "what", "verdict"), _overview(done), links=links),
         paragraph(RULES, "soft"),
     ]
     for each in done:
