@@ -11,7 +11,8 @@ from fedpick.compare.comparison import Comparison, StrategySummary
 from fedpick.compare.labels import Plain, names, strategy
 from fedpick.experiment import Experiment, from_dict, leaves, to_dict
 from fedpick.report import code, figure, heading, page, paragraph, table
-from fedpick.sim import Result, Summary
+from fedpick.results import Result
+from fedpick.sim import Summary
 from fedpick.storage import Provenance, RunStore, StoredRun, concatenate, results, write_atomic
 
 TITLE = "Which clients to train on"

@@ -10,9 +10,8 @@ from typing import Any
 from fedpick.experiment.data import Arrays, Data, Partition
 from fedpick.experiment.parts import AvailabilityPart, LocalPart, Metrics, ModelPart, ServerPart
 from fedpick.protocol import Selector
-from fedpick.sim import Always, Devices, Failures, Federation, Model
+from fedpick.sim import Always, Federation, Model, check_selectors
 from fedpick.sim.models import Objective
-from fedpick.sim.preflight import check_selectors
 from fedpick.validation import one_of, require
 
 FORMAT = 1  # of the identity: raised when the same settings come to give other results
@@ -83,8 +82,7 @@ class Experiment:
         """Raise where the model, the data and the strategy do not go together; nothing is trained."""
         federation = _made(self.for_seed(self.seeds[0]).data, self.for_seed(self.seeds[0]).partition)
         self.built(federation)
-        world = (federation, self.availability, Failures(), Devices())
-        check_selectors(world, (self.selector, self.local.build(), self.server.build()))
+        check_selectors(federation, self.selector, self.availability)
 
     def federation(self) -> Federation:
         """The clients and their data, where all seeds share them."""

@@ -14,8 +14,9 @@ from fedpick.config import to_dict
 from fedpick.experiment.data import Quadratic
 from fedpick.experiment.experiment import Experiment
 from fedpick.experiment.parts import MLP
+from fedpick.results import Result
 from fedpick.selectors import short_name
-from fedpick.sim import Result, simulate
+from fedpick.sim import simulate
 
 
 class Run(NamedTuple):

@@ -15,7 +15,7 @@ from fedpick.experiment.experiment import Experiment
 from fedpick.experiment.plan import Batch, Run, batches, differences, play
 from fedpick.metrics import METRICS
 from fedpick.results import Result, concatenate
-from fedpick.sim._engine.compilation import forget_many
+from fedpick.sim import release_programs
 from fedpick.storage import RunStore, StoredRun, write_atomic
 
 LOG = logging.getLogger("fedpick")
@@ -104,7 +104,7 @@ def _complete(store: RunStore, batch: Batch, watch: Callable[[Batch, Result], No
     plain = {"points": [to_dict(point) for point in batch.points], "seeds": list(batch.seeds)}
     write_atomic(note, json.dumps(plain), owner="store")
     checkpoint = note.with_suffix(".npz") if batch.seconds > LONG else None
-    forget_many()
+    release_programs()
     began = time.monotonic()
     hear = None if watch is None else lambda so_far: watch(batch, so_far)
     try:

@@ -1,8 +1,6 @@
 """The simulator: federated averaging with any selector, whole federations as one compiled program."""
 
-from fedpick.results.loggers import MLflow, TensorBoard
-from fedpick.results.result import Result
-from fedpick.results.stats import Interval, confidence, interval
+from fedpick.sim._engine.compilation import release_programs
 from fedpick.sim.availability import (
     AlternatingHalves,
     Always,
@@ -14,10 +12,12 @@ from fedpick.sim.availability import (
 )
 from fedpick.sim.datasets import digits, fashion_mnist, quadratic, quadratic_optimum, synthetic
 from fedpick.sim.devices import Devices
+from fedpick.sim.evaluation import batch_losses, full_losses
 from fedpick.sim.federation import Federation, Summary, pixels
-from fedpick.sim.local import Local, Server, StepDecay
+from fedpick.sim.local import Local, Server, StepDecay, distinct, train
 from fedpick.sim.models import Model, from_apply, logistic, mlp, quadratic_model
 from fedpick.sim.partition import IID, Dirichlet, PowerLaw, Shards
+from fedpick.sim.preflight import check_selectors
 from fedpick.sim.simulation import simulate
 
 __all__ = [
@@ -31,29 +31,29 @@ __all__ = [
     "Dirichlet",
     "Failures",
     "Federation",
-    "Interval",
     "Local",
-    "MLflow",
     "Model",
     "PowerLaw",
-    "Result",
     "Server",
     "Shards",
     "StepDecay",
     "Summary",
-    "TensorBoard",
     "Trace",
-    "confidence",
+    "batch_losses",
+    "check_selectors",
     "digits",
+    "distinct",
     "fashion_mnist",
     "from_apply",
-    "interval",
+    "full_losses",
     "logistic",
     "mlp",
     "pixels",
     "quadratic",
     "quadratic_model",
     "quadratic_optimum",
+    "release_programs",
     "simulate",
     "synthetic",
+    "train",
 ]

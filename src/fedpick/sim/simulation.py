@@ -90,7 +90,7 @@ def simulate(
     largest = federation.largest if local.batches == "epochs" else 0
     data = dataclasses.replace(federation, name="", largest=largest)
     world: World = (data, availability, failures, devices)
-    check_selectors(world, varied)
+    check_selectors(federation, varied[0], availability, failures)
     notice_small_clients(federation, local)
 
     keep_programs()
