@@ -256,7 +256,7 @@ def test_tensorboard_after_a_restart_has_each_evaluation_once(play, tmp_path):
 def test_another_simulation_needs_another_watch(play, tmp_path):
     with TensorBoard(tmp_path) as board:
         play(watch=board)
-        sentence = "TensorBoard: result must go on where the last one ended, got another simulation's; give each a"
+        sentence = "TensorBoard: result must continue the last one, got another simulation's; give each"
         for other in ({"seeds": [0, 7]}, {"seeds": 3}):
             with pytest.raises(ValueError, match=sentence):
                 play(watch=board, **other)

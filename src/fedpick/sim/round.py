@@ -51,7 +51,8 @@ class Setup:
 
         What all runs share stays a single number: a copy for each would be read at every step.
         """
-        own, shared = self.map_own(lambda leaf: 0 if jnp.ndim(leaf) else None), jax.tree.map(lambda leaf: None, self)
+        own = self.map_own(lambda leaf: 0 if jnp.ndim(leaf) else None)
+        shared: Setup = jax.tree.map(lambda leaf: None, self)
         return dataclasses.replace(shared, selector=own.selector, local=own.local, server=own.server)
 
 
@@ -112,14 +113,12 @@ def one_round(
     here, fails = jax.random.split(keys.world)
     clients = Clients(federation.size, setup.availability(here, t, K))
 
-    kind = POLLS.get(selector.poll)
-
     def poll(key: PRNGKeyArray, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
-        return kind.losses(federation, setup.model, progress.params, asked, local.b, key)
+        return POLLS[selector.poll].losses(federation, setup.model, progress.params, asked, local.b, key)
 
     candidates, _, selection = pick(selector, keys, progress.selector, clients, poll)
-    asked = candidates & (kind is not None)
-    evaluated = count if kind is None else kind.samples(count, local.b)
+    asked = candidates & (selector.poll in POLLS)
+    evaluated = POLLS[selector.poll].samples(count, local.b) if selector.poll in POLLS else count
 
     filled, seated = selection.weights > 0, jnp.maximum(selection.clients, 0)
     seats = jnp.arange(seated.shape[0], dtype=jnp.int32)

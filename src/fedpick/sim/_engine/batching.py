@@ -45,13 +45,11 @@ class Bundles:
         self._divide(at_most=self.number)
 
     def begin(self) -> Evaluation:
-        """Start every run and evaluate the initial models."""
         self.progress = [jitted(first_models)(own.setup.model, own.seeds) for own in self.own]
-        found: Evaluation = self._run(self._compile(compile_start))
-        return found
+        first: Evaluation = self._run(self._compile(compile_start))
+        return first
 
     def play(self, first: int, schedule: Schedule, tick: Callable[[float], None]) -> Chunk:
-        """Play a chunk of every run."""
         form = SplitPrograms if self._evaluates_mostly(schedule.every) else compile_chunk
         programs = self._compile(functools.partial(form, schedule), first, schedule.stop)
         new: Chunk = self._run(programs, first, schedule.stop, tick=tick)
@@ -59,7 +57,6 @@ class Bundles:
 
     @property
     def state(self) -> Progress:
-        """The state of every run, [R, ...]."""
         progress: Progress = concatenate(self.progress)
         return progress
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
-from fedpick.sim._engine.runner import Chunk, Runs, Schedule
+from fedpick.sim._engine.runner import Chunk, Runs, Schedule, Tree
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.models import Model, Params
 from fedpick.sim.round import Progress, Record, Setup, begin, evaluate, first_model, play, train_only
@@ -38,8 +38,7 @@ def start(runs: Runs, params: Params) -> tuple[Progress, Evaluation]:
         first = begin(setup, params)
         return first, evaluate(setup, first)
 
-    started: tuple[Progress, Evaluation] = _each_run(one, runs, params)
-    return started
+    return _each_run(one, runs, params)
 
 
 def chunk(runs: Runs, progress: Progress, first: Any, stop: Any, *, every: int, blocks: int) -> tuple[Progress, Chunk]:
@@ -48,8 +47,7 @@ def chunk(runs: Runs, progress: Progress, first: Any, stop: Any, *, every: int, 
     def one(setup: Setup, seed: Any, progress: Progress) -> tuple[Progress, Chunk]:
         return play(setup, seed, progress, first, stop, every, blocks)
 
-    played: tuple[Progress, Chunk] = _each_run(one, runs, progress)
-    return played
+    return _each_run(one, runs, progress)
 
 
 def rounds(runs: Runs, progress: Progress, first: Any, stop: Any, *, every: int) -> tuple[Progress, Record]:
@@ -58,23 +56,22 @@ def rounds(runs: Runs, progress: Progress, first: Any, stop: Any, *, every: int)
     def one(setup: Setup, seed: Any, progress: Progress) -> tuple[Progress, Record]:
         return train_only(setup, seed, progress, first, stop, every)
 
-    played: tuple[Progress, Record] = _each_run(one, runs, progress)
-    return played
+    return _each_run(one, runs, progress)
 
 
 def evaluation(runs: Runs, progress: Progress) -> Evaluation:
     """The metrics of every run's model."""
-    found: Evaluation = _each_run(lambda setup, seed, progress: evaluate(setup, progress), runs, progress)
-    return found
+    return _each_run(lambda setup, seed, progress: evaluate(setup, progress), runs, progress)
 
 
-def _each_run(one: Callable[..., Any], runs: Runs, state: Any) -> Any:
+def _each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) -> Tree:
     """``one(setup, seed, state)`` under vmap; a single run goes without, because a batch of one is slower than none."""
     setup, seeds = runs
     if seeds.shape[0] > 1:
         return jax.vmap(one, in_axes=(setup.axes(), 0, 0))(setup, seeds, state)
     seed, state = jax.tree.map(lambda leaf: leaf[0], (seeds, state))
-    return jax.tree.map(lambda leaf: leaf[None], one(setup.rows(0), seed, state))
+    alone: Tree = jax.tree.map(lambda leaf: leaf[None], one(setup.rows(0), seed, state))
+    return alone
 
 
 @functools.cache

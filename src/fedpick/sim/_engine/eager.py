@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.protocol import Selection
-from fedpick.sim._engine.runner import Chunk, Runs, Schedule
+from fedpick.sim._engine.runner import Chunk, Runs, Schedule, Tree
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.round import Progress, Setup, begin, evaluate, first_model, one_round
 
@@ -22,35 +22,28 @@ class EagerRuns:
         self.progress: list[Progress] = []
 
     def begin(self) -> Evaluation:
-        """Start every run and evaluate the initial models."""
         pairs = list(zip(self.setups, self.seeds, strict=True))
         with jax.disable_jit():
             self.progress = [begin(setup, first_model(setup.model, seed)) for setup, seed in pairs]
-            found = [evaluate(*pair) for pair in zip(self.setups, self.progress, strict=True)]
-        first: Evaluation = _numbers(found)
-        return first
+            return _numbers([evaluate(*pair) for pair in zip(self.setups, self.progress, strict=True)])
 
     def play(self, first: int, schedule: Schedule, tick: Callable[[float], None]) -> Chunk:
-        """Play a chunk of every run."""
         played = []
         for run, setup in enumerate(self.setups):
             with jax.disable_jit():
                 played.append(_play(setup, self.seeds[run], self.progress[run], first, schedule))
             tick((run + 1) / len(self.seeds))
         self.progress = [progress for progress, _ in played]
-        chunk: Chunk = _numbers([chunk for _, chunk in played])
-        return chunk
+        return _numbers([chunk for _, chunk in played])
 
     @property
     def state(self) -> Progress:
-        """The state of every run, [R, ...]."""
-        progress: Progress = _numbers(self.progress)
-        return progress
+        return _numbers(self.progress)
 
     @state.setter
     def state(self, progress: Progress) -> None:
         leaves, tree = jax.tree.flatten(progress)
-        self.progress = [tree.unflatten(map(jnp.asarray, own)) for own in zip(*leaves, strict=True)]
+        self.progress = [jax.tree.unflatten(tree, map(jnp.asarray, own)) for own in zip(*leaves, strict=True)]
 
 
 def _play(setup: Setup, seed: int, progress: Progress, first: int, schedule: Schedule) -> tuple[Progress, Chunk]:
@@ -99,5 +92,6 @@ def _stack(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def _numbers(trees: list[Any]) -> Any:
-    return jax.tree.map(np.asarray, _stack(trees))
+def _numbers(trees: list[Tree]) -> Tree:
+    numbers: Tree = jax.tree.map(np.asarray, _stack(trees))
+    return numbers

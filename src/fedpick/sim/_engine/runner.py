@@ -1,7 +1,7 @@
 """The interface of what plays runs, compiled or eager, and the values that pass through it."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.round import Progress, Record, Setup
 
+Tree = TypeVar("Tree")
 Chunk = tuple[Record, Evaluation]  # records [R, blocks, every, ...] and evaluations [R, blocks, ...]
 
 
@@ -69,11 +70,13 @@ class Runner(Protocol):
         """Play a chunk of every run from round ``first`` on; ``tick`` is called with the fraction that is done."""
 
 
-def rows(tree: Any, runs: range) -> Any:
+def rows(tree: Tree, runs: range) -> Tree:
     """The rows of these runs in arrays [R, ...]."""
-    return jax.tree.map(lambda leaf: leaf[runs.start : runs.stop], tree)
+    part: Tree = jax.tree.map(lambda leaf: leaf[runs.start : runs.stop], tree)
+    return part
 
 
-def concatenate(trees: list[Any]) -> Any:
+def concatenate(trees: list[Tree]) -> Tree:
     """Rows below rows, as NumPy arrays."""
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
+    whole: Tree = jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
+    return whole
