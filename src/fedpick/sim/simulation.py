@@ -96,10 +96,10 @@ def simulate(
     runs, names = sweep(Setup(data, model, selector, local, server, availability, failures, devices), seeds)
     check_selectors(federation, runs.setup.selector, availability, failures)
     warn_of_small_clients(federation, local)
+    mine = hosts.shares(len(names))[jax.process_index()]
     hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
 
     keep_programs()
-    mine = hosts.shares(len(names))[jax.process_index()]
     runner: Runner = (Bundles if jit else EagerRuns)(runs.rows(mine))
     schedule = Schedule.even(rounds, every, CHUNK)
     tables = _Tables.begin(runner.begin(), selector.m or federation.num_clients)
