@@ -10,7 +10,7 @@ import jax
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from fedpick.sim._engine.compilation import forget_many
+from fedpick.sim import release_programs
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -37,7 +37,7 @@ def _programs(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def _no_heap_of_programs() -> Iterator[None]:
     yield
-    forget_many()
+    release_programs()
 
 
 @pytest.fixture(autouse=True)

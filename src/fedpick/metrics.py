@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import numpy as np
+
+Numbers = np.ndarray[Any, Any]  # an array of any shape and dtype
 METRICS = (
     "loss",
     "test_loss",

@@ -18,7 +18,7 @@ from fedpick.cli import app
 from fedpick.compare import Choices, Comparison, experiments
 from fedpick.compare.labels import names
 from fedpick.experiment import to_dict
-from fedpick.sim import confidence
+from fedpick.results import confidence
 
 SMALL = ["quadratic", "--strategies", "rand,pow-d", "--rounds", "400", "--seeds", "3", "--set", "metrics.every=20"]
 

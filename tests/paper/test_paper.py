@@ -18,7 +18,8 @@ from fedpick.paper import ITEMS, TINY, Check, Claim, chosen, claims, published, 
 from fedpick.paper.report import as_markdown, as_page, write
 from fedpick.report import Chart, curve, dot
 from fedpick.report.html import page, paragraph, table
-from fedpick.sim import Federation, Result, datasets, pixels, simulate
+from fedpick.results import Result
+from fedpick.sim import Federation, datasets, pixels, simulate
 from fedpick.storage import RunStore, run_missing
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "power-of-choice.tex"

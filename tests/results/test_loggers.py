@@ -17,7 +17,8 @@ import pytest
 
 from fedpick import Full, Rand
 from fedpick.metrics import METRICS
-from fedpick.sim import Local, MLflow, TensorBoard, digits, logistic, quadratic, quadratic_model, simulate, simulation
+from fedpick.results import MLflow, TensorBoard
+from fedpick.sim import Local, digits, logistic, quadratic, quadratic_model, simulate, simulation
 from fedpick.sim._engine.batching import Bundles
 from fedpick.sim.partition import IID
 
@@ -310,7 +311,7 @@ def test_what_is_missing_is_one_sentence_and_nothing_is_imported_before_it_is_ne
         with pytest.raises(ModuleNotFoundError, match=sentence):
             make(str(tmp_path))
     code = (
-        "import sys, fedpick.sim as sim; sim.TensorBoard('board'); sim.MLflow();"
+        "import sys, fedpick.results as results; results.TensorBoard('board'); results.MLflow();"
         "print([name for name in ('pandas', 'polars', 'tensorboardX', 'mlflow', 'sqlalchemy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)

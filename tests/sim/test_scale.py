@@ -17,7 +17,8 @@ import pytest
 from support.rounds import compilations
 
 from fedpick import PowerOfChoice
-from fedpick.sim import Local, bundles, local, logistic, simulate, simulation, synthetic
+from fedpick.sim import Local, local, logistic, simulate, simulation, synthetic
+from fedpick.sim._engine import batching
 from fedpick.sim._engine.compilation import keep_programs
 from fedpick.sim._engine.multihost import divide
 
@@ -67,27 +68,27 @@ def test_a_run_does_the_same_alone_and_among_others(federation):
 
 def test_a_batch_of_runs_as_on_a_gpu_is_the_same_runs(federation, monkeypatch):
     one_by_one = play(federation)
-    monkeypatch.setattr(bundles, "ON_CPU", 8)
+    monkeypatch.setattr(batching, "ON_CPU", 8)
     same(one_by_one, play(federation), exact=False)
 
 
 def test_a_batch_that_does_not_fit_into_memory_is_split(federation, monkeypatch):
-    monkeypatch.setattr(bundles, "ON_CPU", 8)
+    monkeypatch.setattr(batching, "ON_CPU", 8)
     whole, sizes = play(federation), []
-    monkeypatch.setattr(bundles, "_on_cpu", lambda device: False)  # as many as fit, as on a GPU
-    real = bundles._deal
+    monkeypatch.setattr(batching, "_on_cpu", lambda device: False)  # as many as fit, as on a GPU
+    real = batching._deal
 
     def deal(number, devices, at_most):
         dealt = real(number, devices, at_most)
         sizes.append([len(bundle.runs) for bundle in dealt])
         return dealt
 
-    monkeypatch.setattr(bundles, "_deal", deal)
-    monkeypatch.setattr(bundles, "free_memory", lambda device: 10**12)
+    monkeypatch.setattr(batching, "_deal", deal)
+    monkeypatch.setattr(batching, "free_memory", lambda device: 10**12)
     play(federation)
     assert sizes == [[8]]
     sizes.clear()
-    monkeypatch.setattr(bundles, "free_memory", lambda device: 200_000)
+    monkeypatch.setattr(batching, "free_memory", lambda device: 200_000)
     split = play(federation)
     assert len(sizes) > 1
     assert max(sizes[-1]) < 8
@@ -98,7 +99,7 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(federation, monkeypatch)
 @pytest.mark.parametrize(("rounds", "every"), [(12, 4), (11, 4), (3, 1)])
 def test_an_evaluation_beside_the_rounds_is_the_same_evaluation(federation, monkeypatch, tmp_path, rounds, every):
     whole = play(federation, rounds=rounds, every=every)
-    monkeypatch.setattr(bundles, "MUCH", 0)  # as where there is much to evaluate
+    monkeypatch.setattr(batching, "MUCH", 0)  # as where there is much to evaluate
     with compilations() as programs:
         apart = play(federation, rounds=rounds, every=every)
     assert "rounds" in programs

@@ -13,6 +13,7 @@ from support.rounds import EVERY, compilations
 
 import fedpick
 from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform
+from fedpick.results import confidence
 from fedpick.sim import (
     AlternatingHalves,
     Always,
@@ -25,7 +26,6 @@ from fedpick.sim import (
     Server,
     StepDecay,
     Trace,
-    confidence,
     logistic,
     mlp,
     quadratic,
@@ -216,7 +216,7 @@ SHORT = [COMBINATIONS[10 * row + row % 10] for row in range(10)]
     [pytest.param(*row, marks=[] if row in SHORT else pytest.mark.slow) for row in COMBINATIONS],
 )
 def test_every_strategy_runs_with_every_objective_and_availability_and_compiles_once(name, objective, world):
-    parameters = {"metric": fedpick.LocalLoss()} if "metric" in EVERY[name] else {}
+    parameters = {"score": fedpick.LocalLoss()} if "score" in EVERY[name] else {}
     selector = fedpick.strategy(name, **{**EVERY[name], **parameters})
     model = logistic(6, 4, objective)
     options = {"failures": Failures(0.1), "availability": WORLDS[world]}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedpick.sim import Result
+from fedpick.results import Result
 
 
 def made_up(rounds_to, total=100, last=0.2, accuracy=np.nan):

@@ -79,17 +79,17 @@ def draw(
     with cli_errors(debug):
         set_data_dir(folder)
         from fedpick.compare.charts import partition
-        from fedpick.report.altair_charts import saved_as
-        from fedpick.report.html import figure, page, written
+        from fedpick.report import figure, page, write_chart
+        from fedpick.storage import write_atomic
 
         kind = output.suffix[1:]
         if kind not in ("svg", "pdf", "png", "html"):
             raise ValueError(f"data: output must end in .svg, .pdf, .png or .html, got {str(output)!r}")
         chart = partition(_summary(task, settings))
         if kind == "html":
-            written(output, page(chart.title, [figure(chart)]))
+            write_atomic(output, page(chart.title, [figure(chart)]), owner="data")
         else:
-            saved_as(chart, output)
+            write_chart(chart, output)
         typer.echo(str(output))
 
 

@@ -46,7 +46,7 @@ def _run(
     quiet: bool,
 ) -> None:
     from fedpick.experiment import differences, read
-    from fedpick.sim import MLflow, TensorBoard
+    from fedpick.results import MLflow, TensorBoard
     from fedpick.storage import RunStore, concatenate, missing
     from fedpick.storage import run as run_all
 
@@ -104,7 +104,7 @@ def _show(experiments: Any, found: Any, labels: list[dict[str, Any]]) -> None:
     from rich import box
     from rich.table import Table
 
-    from fedpick.sim import confidence
+    from fedpick.results import confidence
 
     target = experiments[0].metrics
     seeds = max(len(result.runs) for result in found)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedpick.compare.comparison import Comparison
-from fedpick.report import Chart, Row, cell, curve, dot, thinned
+from fedpick.report import Chart, Row, cell, curve, dot, thin_indices
 from fedpick.sim import Summary
 
 MOST_CLIENTS = 60  # in a heat map; more cannot be told apart
@@ -81,7 +81,7 @@ def _fairness(compared: Comparison) -> Chart | None:
         if "client_loss" not in result.metrics:
             continue
         low, half, high = (np.quantile(result.metrics["client_loss"], q, axis=-1).mean(axis=0) for q in (0.1, 0.5, 0.9))
-        keep = thinned(len(half))
+        keep = thin_indices(len(half))
         for row, down, up in zip(curve(name, middle, result.evaluated, half), low[keep], high[keep], strict=True):
             rows.append({**row, "low": float(f"{down:.6g}"), "high": float(f"{up:.6g}")})
     for name, result in _each(compared):
@@ -139,7 +139,9 @@ def partition(summary: Summary) -> Chart:
     ]
     few = "" if len(shown) == len(order) else f" {len(shown)} of the {len(order)} clients are shown, evenly by size."
     text = f"Samples of each label at each client, the largest client on top, and how many samples each holds.{few}"
-    return Chart("partition", "heat", f"Who holds what: {summary.name}", text, "label", "client", tuple(rows))
+    return Chart(
+        "partition", "heat", title=f"Who holds what: {summary.name}", text=text, x="label", y="client", rows=tuple(rows)
+    )
 
 
 def _known(rows: list[Row]) -> list[Row]:
@@ -147,4 +149,4 @@ def _known(rows: list[Row]) -> list[Row]:
 
 
 def _chart(name: str, kind: Any, title: str, text: str, x: str, y: str, rows: list[Row]) -> Chart | None:
-    return Chart(name, kind, title, text, x, y, tuple(rows)) if rows else None
+    return Chart(name, kind, title=title, text=text, x=x, y=y, rows=tuple(rows)) if rows else None

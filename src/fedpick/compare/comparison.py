@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedpick.compare.verdict import SURE, in_words
-from fedpick.metrics import METRICS
-from fedpick.results.result import Numbers
-from fedpick.sim import Interval, Result, confidence, interval
+from fedpick.metrics import METRICS, Numbers
+from fedpick.results import Interval, Result, confidence, interval
 from fedpick.validation import one_of, require
 
 LARGE = 1e4  # numbers from which on decimals say nothing

@@ -10,9 +10,10 @@ from fedpick.compare.charts import charts
 from fedpick.compare.comparison import Comparison, StrategySummary
 from fedpick.compare.labels import Plain, names, strategy
 from fedpick.experiment import Experiment, from_dict, leaves, to_dict
-from fedpick.report.html import code, figure, heading, page, paragraph, table, written
-from fedpick.sim import Result, Summary
-from fedpick.storage import Provenance, RunStore, StoredRun, concatenate, results
+from fedpick.report import code, figure, heading, page, paragraph, table
+from fedpick.results import Result
+from fedpick.sim import Summary
+from fedpick.storage import Provenance, RunStore, StoredRun, concatenate, results, write_atomic
 
 TITLE = "Which clients to train on"
 COLUMNS = (
@@ -120,7 +121,8 @@ def _grouped(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
 def write(told: ComparisonReport, folder: Path, summary: Summary | None = None) -> list[Path]:
     """report.html and summary.json in the folder."""
     text = json.dumps(told.summary(), indent=1, allow_nan=False)
-    return [written(folder / "report.html", draw(told, summary)), written(folder / "summary.json", text + "\n")]
+    files = {"report.html": draw(told, summary), "summary.json": text + "\n"}
+    return [write_atomic(folder / name, content, owner="report") for name, content in files.items()]
 
 
 def draw(told: ComparisonReport, summary: Summary | None = None) -> str:

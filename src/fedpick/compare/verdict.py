@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedpick.sim import Interval, confidence, interval
+from fedpick.results import Interval, confidence, interval
 
 if TYPE_CHECKING:
     from fedpick.compare.comparison import Comparison

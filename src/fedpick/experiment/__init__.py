@@ -3,7 +3,7 @@
 from fedpick.experiment.experiment import Experiment, Metrics, from_plain, read
 from fedpick.experiment.labels import differences, names
 from fedpick.experiment.plan import Batch, Run, batches
-from fedpick.experiment.run import load_results, missing, result_of, run, run_missing
+from fedpick.experiment.runner import load_results, missing, result_of, run, run_missing
 
 __all__ = [
     "Batch",

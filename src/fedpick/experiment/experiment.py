@@ -23,7 +23,7 @@ from fedpick.sim import (
     Local,
     ModelSpec,
     Server,
-    check_settings,
+    check_selectors,
 )
 from fedpick.validation import one_of, require
 
@@ -138,7 +138,8 @@ class Experiment:
     def check(self) -> None:
         """Raise where the model, the data and the strategy do not go together; nothing is trained."""
         federation = self.for_seed(self.seeds[0]).federation()
-        check_settings(federation, self.model.build(federation), self.selector, self.availability, self.failures)
+        self.model.build(federation)
+        check_selectors(federation, self.selector, self.availability, self.failures)
 
     def federation(self) -> Federation:
         """The clients and their data; the last two are kept in memory."""

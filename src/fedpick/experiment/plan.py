@@ -42,9 +42,7 @@ class Batch(NamedTuple):
         """About how long it takes on two cores of a CPU."""
         return sum(seconds(run.experiment) for run in self.runs)
 
-    def simulate(
-        self, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None
-    ) -> Result:
+    def simulate(self, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None) -> Result:
         """The result, with a row for each of ``runs``."""
         first = self.points[0]
         traced = [_traced(point) for point in self.points]
@@ -136,7 +134,7 @@ def _shape(point: Experiment) -> str:
 def _stacked(values: Iterable[Any]) -> Any:
     """One number where all are the same, else one for each point."""
     numbers = list(values)
-    if all(value == numbers[0] for value in numbers):
+    if all(np.array_equal(value, numbers[0]) for value in numbers):
         return numbers[0]
     return np.asarray(numbers, np.int32 if all(isinstance(n, int) for n in numbers) else np.float32)
 

@@ -6,7 +6,7 @@ from fedpick.paper.claims import Check, Claim, Met, Numbers, accuracy, as_well, 
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
 from fedpick.report import Chart, Row, curve, dot
-from fedpick.sim import interval
+from fedpick.results import interval
 
 OBJECTIVES = ("minus-probability", "cross-entropy")
 SETTINGS = {"C = 0.03": (FEW, False), "C = 0.1": (MANY, False), "by turns": (INTERMITTENT, True)}

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fedpick.sim import Interval, Result, confidence, interval
+from fedpick.results import Interval, Result, confidence, interval
 
 Met = Literal["yes", "partly", "unclear", "no"]
 Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]

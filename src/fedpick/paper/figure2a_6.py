@@ -9,7 +9,8 @@ from fedpick.paper.claims import Check, Claim, Met, more, times
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, quadratic, quadratic_selectors
 from fedpick.report import Chart, curve
-from fedpick.sim import Result, datasets
+from fedpick.results import Result
+from fedpick.sim import datasets
 
 NEAR = 0.01  # of the first F - F*: where a race is measured
 

@@ -6,7 +6,7 @@ from fedpick.paper.claims import Check, Claim, above, accuracy, area, as_well, g
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
 from fedpick.report import Chart, Row, curve
-from fedpick.sim import Result
+from fedpick.results import Result
 
 COMMON = (
     "K = 100, Dir_K(alpha) partitions (capped, as released), one for each seed; 784-64-30-10 with dropout, b = 64, "

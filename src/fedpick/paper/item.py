@@ -7,7 +7,7 @@ from fedpick.experiment import FashionMNIST
 from fedpick.paper.claims import Claim, Verdict, overall
 from fedpick.paper.settings import Experiments, Size
 from fedpick.report import Chart
-from fedpick.sim import Result
+from fedpick.results import Result
 from fedpick.storage import RunStore, results
 
 

@@ -15,7 +15,8 @@ from fedpick.paper.figures4_5_7_8 import FIGURE_4, FIGURE_5, FIGURE_7, FIGURE_8
 from fedpick.paper.item import Item, ItemRuns, Outcome
 from fedpick.paper.settings import Size
 from fedpick.paper.tables1_2 import TABLE_1, TABLE_2
-from fedpick.sim import Result, datasets
+from fedpick.results import Result
+from fedpick.sim import datasets
 from fedpick.storage import RunStore, missing, run_missing
 
 ITEMS: dict[str, Item] = {

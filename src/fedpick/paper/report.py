@@ -1,15 +1,15 @@
-"""What came out of the items, on a page (paper.html), in Markdown (reproduction.md) and as pictures."""
+"""The reproduction as a page (paper.html), in Markdown (reproduction.md) and as pictures."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from fedpick.paper.claims import Claim
-from fedpick.paper.item import Table
+from fedpick.paper.claims import Verdict
+from fedpick.paper.item import Item, Table
 from fedpick.paper.items import ItemResult
 from fedpick.paper.settings import Size
-from fedpick.report import altair_charts as drawing
-from fedpick.report.html import figure, heading, page, paragraph, table, written
-from fedpick.storage import RunStore
+from fedpick.report import Chart, figure, heading, page, paragraph, table, write_chart
+from fedpick.storage import RunStore, write_atomic
 
 TITLE = "Power-of-Choice client selection, reproduced"
 PAPER = (
@@ -24,134 +24,137 @@ RULES = (
     "reproduced otherwise."
 )
 OURS = {"reproduced": "holds", "partly reproduced": "holds partly", "not reproduced": "does not hold"}
+CHECK_COLUMNS = ("check", "met", "found")
+RUN_COLUMNS = ("device", "versions", "runs")
 
 
-def write(done: Sequence[ItemResult], size: Size, store: RunStore, command: str, folder: Path) -> list[Path]:
-    """paper.html, reproduction.md and figures/ (SVG, PDF, PNG) in the folder."""
-    figures = [
-        path
-        for each in done
-        if each.outcome is not None
-        for chart in each.outcome.charts
-        for path in drawing.saved(chart, folder / "figures")
-    ]
-    return [
-        written(folder / "paper.html", as_page(done, size, store, command)),
-        written(folder / "reproduction.md", as_markdown(done, size, store, command, "figures")),
-        *figures,
-    ]
+class Reproduction(NamedTuple):
+    """What a report is written from: the results of the items, their size, the store of their runs, and the command."""
+
+    results: Sequence[ItemResult]
+    size: Size
+    store: RunStore
+    command: str
+
+    @property
+    def charts(self) -> Iterator[Chart]:
+        """The charts of all items."""
+        return (chart for result in self.results if result.outcome is not None for chart in result.outcome.charts)
+
+    @property
+    def extent(self) -> str:
+        """How much was run, in a sentence."""
+        size = self.size
+        runs = f"Fashion-MNIST with {size.seeds} partitions and {size.fashion_rounds} rounds, others with {size.draws}"
+        if size.whole:
+            return f"Full version: {runs} draws."
+        return f"The {size.name} version ({runs} draws), less than the paper did: its verdicts are a first look, no result."
+
+    @property
+    def label(self) -> str:
+        """What is appended to titles and verdicts of a smaller version."""
+        return "" if self.size.whole else f" ({self.size.name} version)"
+
+    @property
+    def provenance(self) -> tuple[tuple[str, ...], ...]:
+        """Rows of devices, versions and numbers of runs."""
+        return tuple(tuple(map(str, row)) for row in self.store.provenance(self.store.identities()))
 
 
-def write_docs(done: Sequence[ItemResult], size: Size, store: RunStore, command: str, docs: Path) -> Path:
-    """reproduction.md for a documentation folder, with its pictures as img/paper-*.svg."""
-    for each in done:
-        for chart in each.outcome.charts if each.outcome else ():
-            (path,) = drawing.saved(chart, docs / "img", ("svg",))
-            path.replace(path.with_name(f"paper-{path.name}"))
-    return written(docs / "reproduction.md", as_markdown(done, size, store, command, "img", "paper-"))
+def write_report(reproduction: Reproduction, folder: Path) -> list[Path]:
+    """Write paper.html, reproduction.md and figures/ (SVG, PDF, PNG) to the folder."""
+    texts = {"paper.html": as_page(reproduction), "reproduction.md": as_markdown(reproduction, "figures/")}
+    pages = [write_atomic(folder / name, text, owner="paper") for name, text in texts.items()]
+    kinds = ("svg", "pdf", "png")
+    figures = folder / "figures"
+    return pages + [write_chart(chart, figures / f"{chart.name}.{k}") for chart in reproduction.charts for k in kinds]
 
 
-def as_page(done: Sequence[ItemResult], size: Size, store: RunStore, command: str) -> str:
-    """Everything as one HTML file."""
-    links = [each.item.name for each in done]
+def write_docs(reproduction: Reproduction, docs: Path) -> Path:
+    """Write reproduction.md to a documentation folder, with its pictures as img/paper-*.svg."""
+    for chart in reproduction.charts:
+        write_chart(chart, docs / "img" / f"paper-{chart.name}.svg")
+    return write_atomic(docs / "reproduction.md", as_markdown(reproduction, "img/paper-"), owner="paper")
+
+
+def as_page(reproduction: Reproduction) -> str:
+    """The whole report as one HTML file."""
+    links = [result.item.name for result in reproduction.results]
     parts = [
         paragraph(f"Every figure and table of: {PAPER}."),
-        paragraph(_extent(size), "mark"),
-        table("Verdicts", ("item", "what", "verdict"), _overview(done), links),
+        paragraph(reproduction.extent, "mark"),
+        table("Verdicts", ("item", "what", "verdict"), _overview(reproduction.results), links=links),
         paragraph(RULES, "soft"),
     ]
-    for each in done:
-        item = each.item
-        parts += [heading(f"{item.source}: {item.title}", anchor=item.name), paragraph(item.about, "soft")]
-        if each.outcome is None:
-            parts.append(paragraph(f"Left out: {each.left_out}", "mark"))
+    for item, outcome, left_out in reproduction.results:
+        parts += [heading(_title(item), anchor=item.name), paragraph(item.about, "soft")]
+        if outcome is None:
+            parts.append(paragraph(f"Left out: {left_out}", "mark"))
             continue
-        parts.append(paragraph(f"Verdict: {_verdict(each)}{_label(size)}", "mark"))
-        parts += [figure(chart) for chart in each.outcome.charts]
-        parts += [table(t.title, t.columns, t.rows) for t in each.outcome.tables]
-        for claim in each.outcome.claims:
-            parts.append(heading(f"{_told(claim, item.source)}: {claim.words}", 3))
+        parts.append(paragraph(f"Verdict: {_verdict(item, outcome.verdict)}{reproduction.label}", "mark"))
+        parts += [figure(chart) for chart in outcome.charts]
+        parts += [table(each.title, each.columns, each.rows) for each in outcome.tables]
+        for claim in outcome.claims:
+            parts.append(heading(f"{_verdict(item, claim.verdict).capitalize()}: {claim.statement}", 3))
             parts.append(paragraph(f"{claim.source}: {claim.reason}.", "soft"))
-            parts.append(table("", ("check", "met", "found"), claim.checks))
-        parts += [paragraph(remark, "soft") for remark in each.outcome.remarks]
-    parts += [heading("How this was made"), paragraph(f"Command: {command}")]
-    parts.append(table("Runs", ("device", "versions", "runs"), _made(store)))
-    return page(TITLE + ("" if size.whole else f" ({size.name} version)"), parts)
+            parts.append(table("", CHECK_COLUMNS, claim.checks))
+        parts += [paragraph(remark, "soft") for remark in outcome.remarks]
+    parts += [heading("How this was made"), paragraph(f"Command: {reproduction.command}")]
+    parts.append(table("Runs", RUN_COLUMNS, reproduction.provenance))
+    return page(TITLE + reproduction.label, parts)
 
 
-def as_markdown(
-    done: Sequence[ItemResult], size: Size, store: RunStore, command: str, pictures: str, prefix: str = ""
-) -> str:
-    """The same in Markdown; ``pictures`` is the folder of the SVG files."""
-    lines = [f"# {TITLE}", "", f"Every figure and table of: {PAPER}.", "", f"**{_extent(size)}**", ""]
-    rows = [
-        (f"[{name}](#{_anchor(each)})", what, verdict)
-        for each, (name, what, verdict) in zip(done, _overview(done), strict=True)
-    ]
+def as_markdown(reproduction: Reproduction, pictures: str) -> str:
+    """The same in Markdown; ``pictures`` is what the names of the SVG files begin with."""
+    lines = [f"# {TITLE}", "", f"Every figure and table of: {PAPER}.", "", f"**{reproduction.extent}**", ""]
+    overview = zip(reproduction.results, _overview(reproduction.results), strict=True)
+    rows = [(f"[{source}](#{_anchor(result.item)})", what, verdict) for result, (source, what, verdict) in overview]
     lines += [*_markdown(Table("", ("item", "what", "verdict"), tuple(rows))), RULES, ""]
-    for each in done:
-        item = each.item
-        lines += [f"## {item.source}: {item.title}", "", item.about, ""]
-        if each.outcome is None:
-            lines += [f"**Left out:** {each.left_out}", ""]
+    for item, outcome, left_out in reproduction.results:
+        lines += [f"## {_title(item)}", "", item.about, ""]
+        if outcome is None:
+            lines += [f"**Left out:** {left_out}", ""]
             continue
-        lines += [f"**Verdict: {_verdict(each)}{_label(size)}**", ""]
-        for chart in each.outcome.charts:
-            lines += [f"![{chart.text}]({pictures}/{prefix}{chart.name}.svg)", ""]
-        for found in each.outcome.tables:
-            lines += _markdown(found)
-        for claim in each.outcome.claims:
-            lines += [f"**{_told(claim, item.source)}:** {claim.words} ({claim.source}) {claim.reason}.", ""]
-            lines += _markdown(Table("", ("check", "met", "found"), claim.checks))
-        for remark in each.outcome.remarks:
+        lines += [f"**Verdict: {_verdict(item, outcome.verdict)}{reproduction.label}**", ""]
+        for chart in outcome.charts:
+            lines += [f"![{chart.text}]({pictures}{chart.name}.svg)", ""]
+        for each in outcome.tables:
+            lines += _markdown(each)
+        for claim in outcome.claims:
+            verdict = _verdict(item, claim.verdict).capitalize()
+            lines += [f"**{verdict}:** {claim.statement} ({claim.source}) {claim.reason}.", ""]
+            lines += _markdown(Table("", CHECK_COLUMNS, claim.checks))
+        for remark in outcome.remarks:
             lines += [remark, ""]
-    lines += ["## How this was made", "", "```", command, "```", ""]
-    lines += _markdown(Table("", ("device", "versions", "runs"), _made(store)))
-    return "\n".join(lines)
+    lines += ["## How this was made", "", "```", reproduction.command, "```", ""]
+    return "\n".join(lines + _markdown(Table("", RUN_COLUMNS, reproduction.provenance)))
 
 
-def _extent(size: Size) -> str:
-    what = (
-        f"Fashion-MNIST with {size.seeds} partitions and {size.fashion_rounds} rounds, others with {size.draws} draws"
-    )
-    if size.whole:
-        return f"Full version: {what}."
-    return f"The {size.name} version ({what}), less than the paper did: its verdicts are a first look, no result."
+def _overview(results: Iterable[ItemResult]) -> list[tuple[str, str, str]]:
+    return [
+        (item.source, item.title, "left out" if outcome is None else _verdict(item, outcome.verdict))
+        for item, outcome, _ in results
+    ]
 
 
-def _overview(done: Iterable[ItemResult]) -> list[tuple[str, str, str]]:
-    return [(each.item.source, each.item.title, _verdict(each)) for each in done]
+def _verdict(item: Item, verdict: Verdict) -> str:
+    return OURS[verdict] if item.source == "ours" else verdict
 
 
-def _verdict(each: ItemResult) -> str:
-    if each.outcome is None:
-        return "left out"
-    verdict = each.outcome.verdict
-    return OURS[verdict] if each.item.source == "ours" else verdict
+def _title(item: Item) -> str:
+    return f"{item.source}: {item.title}"
 
 
-def _told(claim: Claim, source: str) -> str:
-    words = OURS[claim.verdict] if source == "ours" else claim.verdict
-    return words.capitalize()
-
-
-def _label(size: Size) -> str:
-    return "" if size.whole else f" ({size.name} version)"
-
-
-def _anchor(each: ItemResult) -> str:
-    """As GitHub makes it from the heading."""
-    text = f"{each.item.source}: {each.item.title}".lower()
+def _anchor(item: Item) -> str:
+    """The anchor that GitHub derives from the heading."""
+    text = _title(item).lower()
     return "".join(letter for letter in text if letter.isalnum() or letter in " -").replace(" ", "-")
 
 
-def _markdown(found: Table) -> list[str]:
-    def cells(row: Iterable[str]) -> str:
+def _markdown(rows_of_text: Table) -> list[str]:
+    def line(row: Iterable[str]) -> str:
         return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
 
-    title = [f"{found.title}:", ""] if found.title else []
-    return [*title, cells(found.columns), "|" + "---|" * len(found.columns), *map(cells, found.rows), ""]
-
-
-def _made(store: RunStore) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(map(str, made)) for made in store.provenance(store.identities()))
+    title, columns, rows = rows_of_text.title, rows_of_text.columns, rows_of_text.rows
+    caption = [f"{title}:", ""] if title else []
+    return [*caption, line(columns), "|" + "---|" * len(columns), *map(line, rows), ""]

@@ -12,7 +12,7 @@ from fedpick.paper.published import SEEDS, TABLES, Column
 from fedpick.paper.settings import FEW, MANY, Experiments, Size, fashion
 from fedpick.paper.timing import seconds_per_round
 from fedpick.report import Chart, dot
-from fedpick.sim import Result
+from fedpick.results import Result
 from fedpick.storage import device
 
 BASE = "rand, C = 0.1"

@@ -15,9 +15,7 @@ import numpy as np
 
 from fedpick.experiment import Experiment
 from fedpick.protocol import Clients, Report, client_key, init_key, round_keys, seat_key
-from fedpick.sim import Federation, Local, Model
-from fedpick.sim.evaluation import full_losses
-from fedpick.sim.local import distinct, train
+from fedpick.sim import Federation, Local, Model, distinct, full_losses, train
 
 PHASES = ("poll", "choice", "training")
 

@@ -1,5 +1,23 @@
-"""Pictures and pages: charts as data, drawn by Altair, saved as files and shown on a self-contained page."""
+"""Charts and pages: charts as data, drawn by Altair, written to files or shown on a self-contained HTML page."""
 
-from fedpick.report.charts import Chart, Row, cell, curve, dot, thinned
+from fedpick.report.altair_charts import picture, to_altair, write_chart
+from fedpick.report.charts import Chart, Row, cell, curve, dot, thin_indices
+from fedpick.report.html import code, figure, heading, page, paragraph, table
 
-__all__ = ["Chart", "Row", "cell", "curve", "dot", "thinned"]
+__all__ = [
+    "Chart",
+    "Row",
+    "cell",
+    "code",
+    "curve",
+    "dot",
+    "figure",
+    "heading",
+    "page",
+    "paragraph",
+    "picture",
+    "table",
+    "thin_indices",
+    "to_altair",
+    "write_chart",
+]

@@ -1,47 +1,39 @@
-"""Charts drawn with Altair: one description for the interactive page and for SVG, PDF and PNG."""
+"""Charts in Altair: one description for the interactive page and for SVG, PDF and PNG files."""
 
-import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedpick.report.charts import Chart
+from fedpick.storage import write_atomic
 
-# Okabe and Ito's colours (grey for their black), which colour-blind people can tell apart; and dashes and shapes, so
-# that colour is not needed.
+# Okabe and Ito's colour-blind safe palette (grey for their black); dashes and shapes, so that colour is not needed.
 COLOURS = ("#777777", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A")
 DASHES = ([1, 0], [6, 2], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3], [10, 2], [3, 1])
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 FORMATS = ("svg", "pdf", "png")
 
 
-def altair() -> Any:
-    """The library, once something is drawn: it takes half a second to import."""
-    import altair
-
-    return altair
-
-
 def to_altair(chart: Chart) -> Any:
-    """The chart as an Altair object: panels side by side, a click in the legend shows one strategy alone.
+    """The chart as an Altair object: panels side by side, a click in the legend isolates one strategy.
 
-    >>> from fedpick.report import Chart, dot
+    >>> from fedpick.report import dot
     >>> rows = (dot("ours", "", "rand", 1.0, 0.5, 1.5),)
-    >>> to_altair(Chart("one", "dots", "One", "One dot.", "strategy", "value", rows)).to_dict()["title"]["text"]
+    >>> to_altair(Chart("one", "dots", title="One", text="One dot.", x="", y="", rows=rows)).to_dict()["title"]["text"]
     'One'
     """
-    alt = altair()
-    whole = _cells(chart) if chart.kind == "heat" else _marks(chart)
-    whole = whole.properties(title=alt.TitleParams(chart.title, anchor="start"), description=chart.text)
-    whole = whole.configure_axis(gridColor="#888888", gridOpacity=0.25)  # for a light and for a dark page
-    return whole.configure_legend(
+    import altair as alt  # takes half a second
+
+    drawn = _heat_map(chart, alt) if chart.kind == "heat" else _marks(chart, alt)
+    drawn = drawn.properties(title=alt.TitleParams(chart.title, anchor="start"), description=chart.text)
+    drawn = drawn.configure_axis(gridColor="#888888", gridOpacity=0.25)  # for a light and for a dark page
+    return drawn.configure_legend(
         orient="top", labelLimit=300, columns=4, symbolSize=200, symbolOpacity=1, symbolStrokeWidth=2.5
     )
 
 
-def _marks(chart: Chart) -> Any:
-    """Curves and marks, whose colours say whose they are."""
-    alt = altair()
-    # A logarithm has no place for what is not above 0.
+def _marks(chart: Chart, alt: Any) -> Any:
+    """Curves and points, coloured by name."""
+    # A logarithmic axis shows nothing at or below 0.
     rows = [{**row, "low": max(row["low"], row["y"] / 10)} if chart.log_y else row for row in chart.rows]
     if chart.log_y:
         rows = [row for row in rows if row["y"] > 0]
@@ -54,7 +46,7 @@ def _marks(chart: Chart) -> Any:
     faint = alt.condition(clicked, alt.value(0.15), alt.value(0.02))
     scale = alt.Scale(type="log" if chart.log_y else "linear", zero=False)
     y, low = (alt.Y(f"{end}:Q", title=chart.y or None, scale=scale) for end in ("y", "low"))
-    tooltip = _tooltip(chart)
+    tooltip = _tooltip(chart, alt)
     width: Any = 320
     if chart.kind == "lines":
         x = alt.X("x:Q", title=chart.x or None, scale=alt.Scale(type="log" if chart.log_x else "linear", nice=False))
@@ -94,8 +86,7 @@ def _marks(chart: Chart) -> Any:
     return layered
 
 
-def _tooltip(chart: Chart) -> list[Any]:
-    alt = altair()
+def _tooltip(chart: Chart, alt: Any) -> list[Any]:
     value = alt.Tooltip("y:Q", title=chart.y or "value", format=".4g")
     if chart.kind == "strip":
         return [alt.Tooltip("name:N", title="of"), value, alt.Tooltip("mark:N", title="target")]
@@ -109,9 +100,8 @@ def _tooltip(chart: Chart) -> list[Any]:
     ]
 
 
-def _cells(chart: Chart) -> Any:
-    """A heat map of samples, and beside it the sizes of its rows."""
-    alt = altair()
+def _heat_map(chart: Chart, alt: Any) -> Any:
+    """Samples by client and label, with the clients' sizes beside them."""
     clients = list(dict.fromkeys(row["y"] for row in chart.rows))
     labels = list(dict.fromkeys(row["x"] for row in chart.rows))
     sizes = list({row["y"]: {"y": row["y"], "size": row["size"]} for row in chart.rows}.values())
@@ -143,28 +133,22 @@ def _cells(chart: Chart) -> Any:
     )
 
 
-def as_svg(chart: Chart) -> str:
-    """The chart as SVG, for a place that runs no scripts."""
+def picture(chart: Chart, kind: Literal["svg", "pdf", "png"]) -> bytes:
+    """The chart as a static picture, the content of an SVG, PDF or PNG file.
+
+    >>> from fedpick.report import dot
+    >>> rows = (dot("ours", "", "rand", 1.0, 0.5, 1.5),)
+    >>> picture(Chart("one", "dots", title="One", text="One dot.", x="", y="", rows=rows), "svg")[:4]
+    b'<svg'
+    """
     import vl_convert
 
-    picture: str = vl_convert.vegalite_to_svg(to_altair(chart).to_dict())
-    return picture
+    convert = getattr(vl_convert, f"vegalite_to_{kind}")
+    content = convert(to_altair(chart).to_dict(), **({"ppi": 144} if kind == "png" else {}))
+    return content.encode() if isinstance(content, str) else bytes(content)
 
 
-def saved(chart: Chart, folder: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:
-    """Files of the chart, each written whole or not at all."""
-    return [saved_as(chart, folder / f"{chart.name}.{kind}") for kind in formats]
-
-
-def saved_as(chart: Chart, path: Path) -> Path:
-    """One file of the chart, whose ending says what it is."""
-    kind = path.suffix[1:]
-    part = path.with_name(f".part-{os.getpid()}-{path.name}")
-    picture = to_altair(chart)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(part, format=kind, **({"ppi": 144} if kind == "png" else {}))
-        part.replace(path)
-    except OSError as error:
-        raise ValueError(f"report: {str(path)!r} cannot be written ({error})") from None
-    return path
+def write_chart(chart: Chart, path: str | Path) -> Path:
+    """Write the chart to an ``.svg``, ``.pdf`` or ``.png`` file, atomically."""
+    kind: Any = Path(path).suffix[1:]
+    return write_atomic(path, picture(chart, kind), owner="report")

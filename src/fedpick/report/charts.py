@@ -1,25 +1,41 @@
-"""Charts as data: rows and words, so that they can be made, tested and written to a file without drawing anything."""
+"""Charts as plain data, which can be built, tested and stored without drawing anything."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 Row = dict[str, Any]
-POINTS = 80  # of a curve, at most: more cannot be seen, and make pages large
+POINTS = 80  # of a curve, at most: more are invisible and make pages large
 
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn: rows with ``name`` (whose they are), ``panel``, ``x``, ``y``, and ``low``, ``high`` of a spread.
+    """The description of a chart.
 
-    ``lines`` are curves with bands; ``dots`` are values of categories ``x`` side by side; ``strip`` has a mark for
-    every value of a category, with a ``mark`` that says what it is; ``heat`` has cells (``cell``). ``text`` says in
-    words what there is to see, for those who do not see it.
+    Each row has a ``name`` (its legend entry), a ``panel``, ``x``, ``y``, and ``low`` and ``high`` for its spread.
+
+    Args:
+        name: Identifier, used for file names and anchors.
+        kind: "lines" (curves with bands), "dots" (values by category), "strip" (a mark for every value of a category;
+            rows also have ``mark``) or "heat" (rows from ``cell``).
+        title: Title.
+        text: Description in words, for readers who do not see the chart.
+        x: Title of the x axis; "" for none.
+        y: Title of the y axis; "" for none.
+        rows: The data, from ``curve``, ``dot`` or ``cell``.
+        log_x: Whether the x axis is logarithmic.
+        log_y: Whether the y axis is logarithmic.
+        columns: Panels per row.
+
+    >>> Chart("one", "dots", title="One", text="", x="", y="", rows=(dot("ours", "", "rand", 1, 0, 2),)).names
+    ['ours']
     """
 
     name: str
     kind: Literal["lines", "dots", "strip", "heat"]
+    _: KW_ONLY
     title: str
     text: str
     x: str
@@ -31,39 +47,39 @@ class Chart:
 
     @property
     def names(self) -> list[str]:
-        """Whose curves or dots there are, in their order."""
+        """The legend entries, in order."""
         return list(dict.fromkeys(row["name"] for row in self.rows))
 
     @property
     def panels(self) -> list[str]:
-        """The titles of the panels, in their order."""
+        """The titles of the panels, in order."""
         return list(dict.fromkeys(row["panel"] for row in self.rows))
 
 
-def curve(name: str, panel: str, x: Any, values: Any) -> list[Row]:
-    """The mean of values [seeds, points] by x, with one standard deviation to either side; thinned to what can be seen.
+def curve(name: str, panel: str, x: ArrayLike, values: ArrayLike) -> list[Row]:
+    """Rows of a curve: the mean of values [seeds, points] by x, plus and minus one standard deviation, thinned.
 
     >>> curve("rand", "loss", [0, 1], [[1.0, 0.5], [1.0, 0.7]])[1]["y"]
     0.6
     """
-    x, values = np.asarray(x), np.atleast_2d(np.asarray(values, float))
-    keep = thinned(len(x))
-    mean = values.mean(axis=0)
-    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(x))
-    return [_row(name, panel, float(x[i]), mean[i], mean[i] - spread[i], mean[i] + spread[i]) for i in keep]
+    at, runs = np.asarray(x), np.atleast_2d(np.asarray(values, float))
+    mean = runs.mean(axis=0)
+    spread = runs.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(len(at))
+    low, high = mean - spread, mean + spread
+    return [_row(name, panel, float(at[i]), mean[i], low[i], high[i]) for i in thin_indices(len(at))]
 
 
-def thinned(number: int) -> Any:
-    """Which of so many points are drawn.
+def thin_indices(number: int) -> NDArray[np.int64]:
+    """Indices of the points that are drawn, at most 80, evenly spaced.
 
-    >>> len(thinned(1000))
+    >>> len(thin_indices(1000))
     80
     """
     return np.unique(np.linspace(0, number - 1, min(number, POINTS)).round().astype(int))
 
 
 def cell(label: str, client: int, samples: int, size: int) -> Row:
-    """So many samples of a label at a client that has ``size`` in all.
+    """A row of a heat map: the number of samples with this label at a client of ``size`` samples.
 
     >>> cell("7", 3, 12, 40)["y"]
     3
@@ -72,7 +88,7 @@ def cell(label: str, client: int, samples: int, size: int) -> Row:
 
 
 def dot(name: str, panel: str, x: Any, value: float, low: float, high: float) -> Row:
-    """One value of a category with its spread.
+    """A row of a dot chart: one value of category ``x`` with its spread.
 
     >>> dot("ours", "", "rand", 1.0, 0.5, 1.5)["y"]
     1.0
@@ -81,6 +97,6 @@ def dot(name: str, panel: str, x: Any, value: float, low: float, high: float) ->
 
 
 def _row(name: str, panel: str, x: Any, y: float, low: float, high: float) -> Row:
-    # Six digits: nobody sees more, and the file is half as large.
+    # Six digits are enough for a picture and halve the file.
     y, low, high = (float(f"{number:.6g}") for number in (y, low, high))
     return {"name": name, "panel": panel, "x": x, "y": y, "low": low, "high": high}

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.metrics import METRICS
+from fedpick.metrics import METRICS, Numbers
 from fedpick.results._optional import imported
-from fedpick.results.result import Numbers, Result
+from fedpick.results.result import Result
 from fedpick.validation import one_of
 
 BY = ("evaluation", "round")

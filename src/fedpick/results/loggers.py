@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedpick.metrics import METRICS
+from fedpick.metrics import METRICS, Numbers
 from fedpick.results._optional import imported, installed
-from fedpick.results.result import Numbers, Result
+from fedpick.results.result import Result
 
 MLFLOW_BATCH = 1000  # metrics that MLflow takes in one call
 

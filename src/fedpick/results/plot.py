@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.report import Chart, Row, altair_charts, curve
-from fedpick.report.html import table
+from fedpick import report
+from fedpick.report import Chart, Row, curve, picture, table
 from fedpick.results.result import Result
 
 DEFAULT_METRICS = ("loss", "test_accuracy")
@@ -23,12 +23,12 @@ def chart(result: Result, metrics: tuple[str, ...] = DEFAULT_METRICS) -> Chart:
             )
     title = f"{len(result.runs)} runs, {result.rounds} rounds"
     text = f"{', '.join(metrics).replace('_', ' ')} by round: the mean over the seeds, with one standard deviation."
-    return Chart("result", "lines", title, text, "round", "", tuple(rows))
+    return Chart("result", "lines", title=title, text=text, x="round", y="", rows=tuple(rows))
 
 
 def to_altair(result: Result, metrics: tuple[str, ...]) -> Any:
     """The same as an Altair chart."""
-    return altair_charts.to_altair(chart(result, metrics))
+    return report.to_altair(chart(result, metrics))
 
 
 def as_html(result: Result) -> str:
@@ -38,7 +38,7 @@ def as_html(result: Result) -> str:
         ends = [part.metric(metric)[:, -1] for metric in (*DEFAULT_METRICS, "worst_loss")]
         rows.append([name, str(len(part.runs)), *(f"{end.mean():.4g}" for end in ends)])
     columns = ("runs", "seeds", "loss", "test accuracy", "worst client's loss")
-    return table(f"after round {result.rounds}", columns, rows) + altair_charts.as_svg(chart(result))
+    return table(f"after round {result.rounds}", columns, rows) + picture(chart(result), "svg").decode()
 
 
 def _groups(result: Result) -> list[tuple[str, Result]]:

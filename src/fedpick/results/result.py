@@ -7,10 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpick.metrics import METRICS, traffic
+from fedpick.metrics import METRICS, Numbers, traffic
 from fedpick.validation import one_of
-
-Numbers = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import jax.numpy as jnp
@@ -61,6 +60,13 @@ class StepDecay:
         return jnp.asarray(self.factor, jnp.float32) ** passed
 
 
+class _Arguments(dict[str, float]):
+    """Arguments that can be hashed, as static fields must be."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(sorted(self.items())))
+
+
 @pytree
 class OptaxSchedule:
     """A schedule of optax by its name, such as "cosine_decay_schedule"; it gives the multiple of eta.
@@ -71,12 +77,13 @@ class OptaxSchedule:
         name: A function of ``optax.schedules``.
         arguments: Its arguments.
 
-    >>> float(OptaxSchedule("linear_schedule", {"init_value": 1.0, "end_value": 0.0, "transition_steps": 4})(jnp.int32(1)))
+    >>> arguments = {"init_value": 1.0, "end_value": 0.0, "transition_steps": 4}
+    >>> float(OptaxSchedule("linear_schedule", arguments)(jnp.int32(1)))
     0.75
     """
 
     name: str = static()
-    arguments: Mapping[str, float] = static(default=MappingProxyType({}))
+    arguments: Mapping[str, float] = static(default=_Arguments())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arguments", _Arguments(self.arguments))
@@ -90,13 +97,6 @@ class OptaxSchedule:
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
         return jnp.asarray(getattr(optax.schedules, self.name)(**self.arguments)(t), jnp.float32)
-
-
-class _Arguments(dict[str, float]):
-    """Arguments that can be hashed, as static fields must be."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(tuple(sorted(self.items())))
 
 
 @pytree

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.protocol import Clients, round_keys
-from fedpick.sim.availability import Failures
+from fedpick.sim.availability import Availability, Failures
 from fedpick.sim.devices import Devices
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Server
+from fedpick.sim.local import Local
 from fedpick.sim.models import Model
-from fedpick.sim.round import Record, Varied, World
+from fedpick.sim.round import Record
+from fedpick.sim.server import Server
 
 
 def check_kinds(
@@ -48,17 +49,22 @@ def check_kinds(
             raise ValueError(f"simulate: model.{name} must give one number per sample {y.shape}, got shape {shape}")
 
 
-def check_selectors(world: World, varied: Varied) -> None:
-    """Show each selector the facts once, so that a d above K is an error here and not clipped in the program."""
-    federation = world[0]
+def check_selectors(federation: Federation, selector: Any, *worlds: Availability | Failures) -> None:
+    """Trace each swept selector once, so that a d above K is an error here and not clipped in the program.
+
+    Args:
+        federation: The clients.
+        selector: The strategy; an array in a field is one selector per value.
+        worlds: Availability and failures, whose own numbers of clients must agree with the federation's.
+    """
     K = federation.num_clients
     clients, keys = Clients(federation.size, jnp.ones(K, bool)), round_keys(0, 0)
-    leaves, tree = jax.tree.flatten(varied[0])
+    leaves, tree = jax.tree.flatten(selector)
     for values in set(zip(*np.broadcast_arrays(*leaves, [0]), strict=True)):
-        selector = jax.tree.unflatten(tree, values[:-1])
-        jax.eval_shape(lambda s=selector: s.propose(keys.propose, s.init(K), clients))
-    for part in world[1:3]:
-        jax.eval_shape(lambda part=part: part(keys.world, 0, K))
+        one = jax.tree.unflatten(tree, values[:-1])
+        jax.eval_shape(lambda s=one: s.propose(keys.propose, s.init(K), clients))
+    for world in worlds:
+        jax.eval_shape(lambda world=world: world(keys.world, 0, K))
 
 
 def check_first_losses(client_loss: Any) -> None:

@@ -24,7 +24,7 @@ from fedpick.sim.availability import Always, Availability, Failures
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Server
+from fedpick.sim.local import Local
 from fedpick.sim.models import Model
 from fedpick.sim.preflight import (
     check_first_losses,
@@ -35,6 +35,7 @@ from fedpick.sim.preflight import (
     notice_small_clients,
 )
 from fedpick.sim.round import Record, Varied, World
+from fedpick.sim.server import Server
 from fedpick.validation import require
 
 CHUNK = 100  # rounds, about
@@ -90,7 +91,7 @@ def simulate(
     largest = federation.largest if local.batches == "epochs" else 0
     data = dataclasses.replace(federation, name="", largest=largest)
     world: World = (data, availability, failures, devices)
-    check_selectors(world, varied)
+    check_selectors(federation, varied[0], availability, failures)
     notice_small_clients(federation, local)
 
     keep_programs()

@@ -198,7 +198,7 @@ def keep_programs() -> None:
     compilation_cache.reset_cache()  # it may have settled on having no folder when something was compiled before
 
 
-def forget_many(limit: int = MAPS) -> None:
+def release_programs(limit: int = MAPS) -> None:
     """Let go of all compiled programs where they have come to hold many memory maps.
 
     Linux allows a process 65,530 of them, a program holds some hundreds, and XLA dies at the limit: whoever runs
