@@ -53,7 +53,8 @@ def federate(
 
 def _federate(settings: dict[str, Any], output: Path, quiet: bool) -> None:
     from fedpick.cli.federation.network import Network, write_app
-    from fedpick.compare import load, write
+    from fedpick.compare import load_report, write_report
+    from fedpick.experiment import result_of
     from fedpick.storage import RunStore
 
     store, began = RunStore(output), time.monotonic()
@@ -86,7 +87,7 @@ def _federate(settings: dict[str, Any], output: Path, quiet: bool) -> None:
     if result.rounds < settings["rounds"]:
         raise ValueError(f"federate: {settings['rounds']} rounds must be played, got {result.rounds}")
     _show(result, settings)
-    page, _ = write(load(output, command=command_line()), output)
+    page, _ = write_report(load_report(output, command=command_line()), output)
     typer.echo(f"kept in {output}, in the form in which simulations are kept; {page} has the charts")
 
 

@@ -11,7 +11,17 @@ from fedpick.sim.availability import (
     Failures,
     Trace,
 )
-from fedpick.sim.datasets import Data, Digits, FashionMNIST, Quadratic, Synthetic, quadratic_optimum
+from fedpick.sim.datasets import (
+    Data,
+    Digits,
+    FashionMNIST,
+    Quadratic,
+    Synthetic,
+    fetch_fashion_mnist,
+    find_fashion_mnist,
+    quadratic_optimum,
+    verify_fashion_mnist,
+)
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import batch_losses, full_losses
 from fedpick.sim.federation import Federation, Summary, pixels
@@ -58,6 +68,8 @@ __all__ = [
     "batch_losses",
     "check_selectors",
     "distinct",
+    "fetch_fashion_mnist",
+    "find_fashion_mnist",
     "from_apply",
     "full_losses",
     "pixels",
@@ -65,4 +77,5 @@ __all__ = [
     "release_programs",
     "simulate",
     "train",
+    "verify_fashion_mnist",
 ]
