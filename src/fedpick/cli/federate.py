@@ -113,7 +113,7 @@ def _show(result: Any, settings: dict[str, Any]) -> None:
 
 def _known(name: str, m: int, d: int) -> str:
     """The name itself; an error that lists the strategies where there is none of that name."""
-    from fedpick.selectors import strategy
+    from fedpick.registry import strategy
 
     strategy(name, m=m, **({"d": d} if "pow-d" in name else {}))
     return name

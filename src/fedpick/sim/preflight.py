@@ -17,6 +17,14 @@ from fedpick.sim.round import Record
 from fedpick.sim.server import Server
 
 
+def resolve(data: Any, model: Any) -> tuple[Any, Any]:
+    """The federation that a description of data makes, and the model that a description makes for it."""
+    federation = data.federation() if not isinstance(data, type) and hasattr(data, "federation") else data
+    if isinstance(federation, Federation) and not isinstance(model, type) and hasattr(model, "build"):
+        return federation, model.build(federation)
+    return federation, model
+
+
 def check_kinds(
     federation: Any, model: Any, selector: Any, local: Any, server: Any, failures: Any, devices: Any
 ) -> None:

@@ -7,7 +7,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from fedpick.cli.federation.client import CLASSES, DIM, data, log_probabilities, mean_loss
 from fedpick.flower import Selecting
-from fedpick.selectors import strategy
+from fedpick.registry import strategy
 
 app = ServerApp()
 
