@@ -7,8 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.sim import MLP, Dirichlet, FashionMNIST, Federation, Local, Logistic, Synthetic
-from fedpick.sim.datasets import find_fashion_mnist
+from fedpick.sim import (
+    MLP,
+    Dirichlet,
+    FashionMNIST,
+    Federation,
+    Local,
+    Logistic,
+    ModelSpec,
+    Synthetic,
+    find_fashion_mnist,
+)
 from fedpick.sim.federation import pixels
 
 Numbers = np.ndarray[Any, Any]

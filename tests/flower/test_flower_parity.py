@@ -36,7 +36,7 @@ def on_flower(app, problem, selector, shuffle, **options):
     grid = FakeGrid(app, range(federation.num_clients), seed=shuffle)
     strategy = Selecting(FedAvg(fraction_evaluate=0.0), selector, seed=SEED, batch=local.b, **options)
     result = strategy.start(grid, record_of(model.init(init_key(SEED))), num_rounds=ROUNDS, timeout=60)
-    return params_of(result.arrays), strategy.adapter.record
+    return params_of(result.arrays), strategy.history
 
 
 @pytest.mark.parametrize(("name", "shuffle"), [*((name, 1) for name in SELECTORS), ("pow-d", 2), ("rpow-d", 2)])
