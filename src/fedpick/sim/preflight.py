@@ -12,9 +12,10 @@ from fedpick.protocol import Clients, Selector, round_keys
 from fedpick.sim.availability import Availability, Failures
 from fedpick.sim.devices import Devices
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Server
+from fedpick.sim.local import Local
 from fedpick.sim.models import Model
 from fedpick.sim.round import Record
+from fedpick.sim.server import Server
 from fedpick.validation import require
 
 
@@ -30,6 +31,14 @@ def check_options(rounds: Any, every: Any, until: Any, watch: Any) -> int:
     if watch is not None and not callable(watch):
         raise ValueError(f"simulate: watch must be something to call with a Result, got {watch!r}")
     return int(every)
+
+
+def resolve(data: Any, model: Any) -> tuple[Federation, Model]:
+    """The federation and the model, built where they are descriptions."""
+    federation = data.federation() if not isinstance(data, type) and hasattr(data, "federation") else data
+    if isinstance(federation, Federation) and not isinstance(model, type) and hasattr(model, "build"):
+        return federation, model.build(federation)
+    return federation, model
 
 
 def check_kinds(

@@ -15,8 +15,9 @@ from fedpick.sim.availability import Always, Availability, Failures
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import POLLS, Evaluation, everybody, on_test_set
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Server, train
+from fedpick.sim.local import Local, train
 from fedpick.sim.models import Model, Params, barrier
+from fedpick.sim.server import Server
 
 
 @pytree

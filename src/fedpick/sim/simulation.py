@@ -20,20 +20,23 @@ from fedpick.sim._engine.eager import EagerRuns
 from fedpick.sim._engine.progress import Bar
 from fedpick.sim._engine.runner import Chunk, Runner, Schedule, rows
 from fedpick.sim.availability import Always, Availability, Failures
+from fedpick.sim.datasets import Data
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Server
-from fedpick.sim.models import Model
+from fedpick.sim.local import Local
+from fedpick.sim.models import Model, ModelSpec
 from fedpick.sim.preflight import (
     check_first_losses,
     check_kinds,
     check_options,
     check_selectors,
+    resolve,
     warn_of_few_available,
     warn_of_small_clients,
 )
 from fedpick.sim.round import Record, Setup
+from fedpick.sim.server import Server
 from fedpick.sim.sweep import sweep
 
 CHUNK = 100  # rounds, about
@@ -41,8 +44,8 @@ LOG = logging.getLogger("fedpick")
 
 
 def simulate(
-    federation: Federation,
-    model: Model,
+    federation: Federation | Data,
+    model: Model | ModelSpec,
     selector: Selector[Any],
     local: Local,
     *,
@@ -65,8 +68,8 @@ def simulate(
     run with every seed, and several arrays are taken together, entry by entry. Ctrl-C returns the rounds that are done.
 
     Args:
-        federation: The clients and their data.
-        model: The model that they train.
+        federation: The clients and their data, or a description of them such as ``Synthetic(1, 1)``.
+        model: The model that they train, or a description of it such as ``Logistic()``.
         selector: The strategy, such as ``PowerOfChoice(m=3, d=6)``.
         local: Local training: steps, mini-batches, learning rate.
         rounds: The number of rounds.
@@ -84,25 +87,27 @@ def simulate(
         jit: False plays without compilation: slow, and errors name the round and the client.
 
     >>> from fedpick import Rand
-    >>> from fedpick.sim import quadratic, quadratic_model
-    >>> result = simulate(quadratic(K=5), quadratic_model(5), Rand(m=2), Local(tau=2, b=1, eta=1e-3), rounds=4, seeds=3)
+    >>> from fedpick.sim import Quadratic, QuadraticModel
+    >>> local = Local(tau=2, b=1, eta=1e-3)
+    >>> result = simulate(Quadratic(K=5), QuadraticModel(), Rand(m=2), local, rounds=4, seeds=3)
     >>> result.metrics["loss"].shape
     (3, 5)
     """
     every = check_options(rounds, every, until, watch)
-    check_kinds(federation, model, selector, local, server, failures, devices)
+    data, built = resolve(federation, model)
+    check_kinds(data, built, selector, local, server, failures, devices)
     # Names and sizes that the program does not need must not make it another program.
-    data = dataclasses.replace(federation, name="", largest=federation.largest if local.batches == "epochs" else 0)
-    runs, names = sweep(Setup(data, model, selector, local, server, availability, failures, devices), seeds)
-    check_selectors(federation, runs.setup.selector, availability, failures)
-    warn_of_small_clients(federation, local)
+    lean = dataclasses.replace(data, name="", largest=data.largest if local.batches == "epochs" else 0)
+    runs, names = sweep(Setup(lean, built, selector, local, server, availability, failures, devices), seeds)
+    check_selectors(data, runs.setup.selector, availability, failures)
+    warn_of_small_clients(data, local)
     mine = hosts.shares(len(names))[jax.process_index()]
     hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
 
     keep_programs()
     runner: Runner = (Bundles if jit else EagerRuns)(runs.rows(mine))
     schedule = Schedule.even(rounds, every, CHUNK)
-    tables = _Tables.begin(runner.begin(), selector.m or federation.num_clients)
+    tables = _Tables.begin(runner.begin(), selector.m or data.num_clients)
     file = None
     if checkpoint is not None:
         file = _File(Path(checkpoint), disk.fingerprint(traced(runs, schedule), runs, rounds, every))
@@ -112,7 +117,7 @@ def simulate(
         if saved is not None:
             runner.state, tables = rows(saved, mine)
     check_first_losses(tables.evaluations.client_loss[:, 0])
-    output = _Output(names, federation, _model_bytes(model), schedule, file, watch)
+    output = _Output(names, data, _model_bytes(built), schedule, file, watch)
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
