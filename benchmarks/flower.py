@@ -27,8 +27,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
 from fedpick import strategy
-from fedpick.cli.federation.network import APP, Network
 from fedpick.flower import Selecting
+from fedpick.flower.demo.processes import APP, Network
 
 ROUNDS = 15
 SELECTORS: dict[str, dict[str, int]] = {"rand": {"m": 10}, "pow-d": {"m": 10, "d": 100}, "rpow-d": {"m": 10, "d": 100}}
@@ -120,7 +120,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 from fedpick import strategy
-from fedpick.cli.federation.client import CLASSES, DIM
+from fedpick.flower.demo.client import CLASSES, DIM
 from fedpick.flower import Selecting
 
 app = ServerApp()
@@ -147,7 +147,7 @@ def processes(K: int, rounds: int) -> dict[str, list[float]]:
     """Seconds of each round with real processes: FedAvg, rpow-d and pow-d in turn."""
     import shutil
 
-    import fedpick.cli.federation.client as client
+    import fedpick.flower.demo.client as client
 
     with tempfile.TemporaryDirectory() as folder, Network(Path(folder)) as network:
         app, found = Path(folder) / "app", Path(folder) / "seconds.json"
@@ -175,7 +175,7 @@ def simulation(K: int, rounds: int) -> dict[str, list[float]]:
     from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation
 
-    import fedpick.cli.federation.client as client
+    import fedpick.flower.demo.client as client
 
     found = Path(tempfile.mkdtemp()) / "seconds.json"
     config: Any = {"clients": K, "rounds": rounds, "folder": str(found), "seed": 0}

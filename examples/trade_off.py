@@ -16,7 +16,7 @@ import altair as alt
 import numpy as np
 
 from fedpick import PowerOfChoice, Rand
-from fedpick.sim import quadratic
+from fedpick.sim import Quadratic
 from fedpick.theory import (
     Constants,
     decaying_bound,
@@ -41,7 +41,7 @@ def trade_off() -> Rows:
     print("quadratic problem, skews on a grid of 243 points; in brackets rho_bar over all pairs of w and w'")
     print("   K    m    d   rho_bar (w' = w)   rho_tilde / rho_bar")
     for K, m, ds in ((30, 3, (6, 9, 15, 30)), (100, 10, (15, 30, 60, 100))):
-        problem = federation_problem(quadratic(K=K))
+        problem = federation_problem(Quadratic(K=K).federation())
         for d in (0, *ds):
             selector: Any = PowerOfChoice(m=m, d=d) if d else Rand(m=m)
             same, every = (skews(selector, problem, points, pairs=pairs) for pairs in ("same", "all"))

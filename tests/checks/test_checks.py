@@ -23,9 +23,9 @@ def test_every_strategy_of_the_table_keeps_the_laws(name):
     assert ("highest_loss_first" in str(held)) == (name in ("pow-d", "rpow-d"))
 
 
-@pytest.mark.parametrize("metric", [fedpick.LocalLoss(True), lambda loss, size: loss * size], ids=["loss", "own"])
-def test_other_metrics_keep_the_laws(metric):
-    check_selector(fedpick.PowerOfChoice(2, 5, "stale", metric), num_clients=7)
+@pytest.mark.parametrize("score", [fedpick.LocalLoss(True), lambda loss, size: loss * size], ids=["loss", "own"])
+def test_other_scores_keep_the_laws(score):
+    check_selector(fedpick.PowerOfChoice(2, 5, "stale", score), num_clients=7)
 
 
 def test_the_table_of_strategies_has_no_row_that_is_not_checked():
@@ -87,7 +87,7 @@ def test_a_class_that_jit_may_take_for_another_is_refused():
 
 
 def test_numbers_of_numpy_and_jax_are_numbers_too():
-    check_selector(fedpick.PowerOfChoice(2, np.int64(12), metric=fedpick.ClippedLoss(jnp.float32(3))))
+    check_selector(fedpick.PowerOfChoice(2, np.int64(12), score=fedpick.ClippedLoss(jnp.float32(3))))
 
 
 def test_wrong_arguments_of_the_check_itself():

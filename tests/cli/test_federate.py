@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedpick.cli import app
-from fedpick.cli.federation import network as module
-from fedpick.cli.federation.network import Network, free_ports, write_app
+from fedpick.flower.demo import processes as module
+from fedpick.flower.demo.processes import Network, free_ports, write_app
 
 SUPERLINK = """
 import socket, sys, time
@@ -37,7 +37,7 @@ FLWR = """
 import re, shutil, sys
 from pathlib import Path
 settings = dict(re.findall('([a-z-]+)="?([^" ]*)"?', sys.argv[-1]))
-print("\\x1b[92mINFO\\x1b[0m:  fedpick round 1: 2 clients are here; selected: partition-id=1")
+print("\\x1b[92mINFO\\x1b[0m:  fedpick round 1: 2 clients available; selected: partition-id=1")
 if {fails}:
     sys.exit("Traceback: it broke")
 shutil.copytree({record!r}, settings["folder"])
@@ -65,10 +65,10 @@ def stand_ins(tmp_path, monkeypatch):
 @pytest.fixture
 def record(tmp_path):
     """What a server keeps: two rounds of two clients."""
-    from fake_grid import FakeGrid
     from flwr.app import Context, RecordDict
+    from support.fake_grid import FakeGrid
 
-    from fedpick.cli.federation import client, server
+    from fedpick.flower.demo import client, server
 
     config = {
         **{"clients": 2, "seed": 0, "strategy": "pow-d", "m": 1, "d": 2, "wait": 0.0, "rounds": 2},
@@ -118,7 +118,10 @@ def test_processes_are_started_killed_and_stopped_with_their_children(tmp_path, 
 
 def test_a_superlink_that_does_not_start_is_an_error_with_its_words(tmp_path, stand_ins):
     stand_ins(dies=True)
-    with Network(tmp_path / "net") as network, pytest.raises(OSError, match=r"must listen on port .*the port is taken"):
+    with (
+        Network(tmp_path / "net") as network,
+        pytest.raises(OSError, match=r"does not listen on port .*the port is taken"),
+    ):
         network.superlink()
 
 
@@ -151,7 +154,7 @@ def test_the_app_is_one_that_flower_takes(tmp_path):
 
     written = write_app(tmp_path)
     config = tomllib.loads((written / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
-    for kind, maker in (("serverapp", "app = ServerApp()"), ("clientapp", "app = ClientApp()")):
+    for kind, maker in (("serverapp", "app = server.app"), ("clientapp", "app = ClientApp()")):
         path = config["components"][kind].removesuffix(":app").replace(".", "/")
         assert maker in (written / f"{path}.py").read_text()
     imports = (written / "federation" / "client.py").read_text()
@@ -165,8 +168,8 @@ def test_the_command_shows_the_rounds_and_keeps_the_run(tmp_path, stand_ins, rec
     command = ["federate", "--clients", "2", "--rounds", "2", "-o", str(output)]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
-    assert "round 1: 2 clients are here; selected: partition-id=1" in done.output
-    assert "everything is stopped" in done.output
+    assert "round 1: 2 clients available; selected: partition-id=1" in done.output
+    assert "all processes are stopped" in done.output
     assert "pow-d, 2 clients" in done.output
     assert len(list((output / "runs").iterdir())) == 1
     quiet = CliRunner().invoke(app, [*command, "--quiet"])
@@ -185,7 +188,7 @@ def test_a_run_that_fails_says_its_last_words(tmp_path, stand_ins):
     stand_ins(fails=True)
     done = CliRunner().invoke(app, ["federate", "--clients", "1", "--seats", "1", "-o", str(tmp_path / "out"), "-q"])
     assert done.exit_code == 1
-    assert "federate: the run must end well, and did not; its last words: " in done.output
+    assert "federate: the Flower run failed; last log lines: " in done.output
     assert "it broke" in done.output
 
 

@@ -135,9 +135,10 @@ def test_the_reply_says_who_how_much_and_the_loss_if_a_model_was_sent():
     assert called == [(["w"], 16), (["w"], None)]
 
 
-@pytest.mark.parametrize("name", ["pow-d", "cpow-d", "rand"])
+@pytest.mark.parametrize("name", ["pow-d", "cpow-d", "rand", "adapow-d", "full"])
 def test_the_app_of_federate_learns(tmp_path, name):
-    from fedpick.cli.federation import client, server
+    from fedpick.flower.demo import client, server
+    from fedpick.results import Result
     from fedpick.storage import RunStore
 
     config = {
@@ -150,7 +151,8 @@ def test_the_app_of_federate_learns(tmp_path, name):
     server.main(grid, Context(1, 1, {}, RecordDict(), config))
     store = RunStore(tmp_path)
     (identity,) = store.identities()
-    result = store.load(identity).result
+    stored = store.load(identity)
+    result = Result.from_arrays(stored.about["seed"], stored.about["model_bytes"], stored.arrays)
     assert result.metric("test_loss")[0, -1] < 0.95 * result.metric("test_loss")[0, 0]
     assert np.isfinite(result.metric("loss")[0, 1:]).all()
     assert result.metric("worst_loss")[0, -1] >= result.metric("mean_loss")[0, -1]

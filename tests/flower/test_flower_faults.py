@@ -1,5 +1,7 @@
 """A federation goes on whatever its clients do: lies, errors, silence, joins and departures."""
 
+import dataclasses
+import inspect
 import logging
 import math
 import re
@@ -12,7 +14,8 @@ from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, named_app, only, plain_app, raising, saying, silent, zeros
 
 from fedpick import PowerOfChoice, Rand, Uniform, pytree, static
-from fedpick.flower import Options, Selecting, SelectingMixin
+from fedpick.flower import Selecting, SelectingMixin
+from fedpick.flower.options import Options
 
 POLL, TRAIN = "query.loss", "train"
 
@@ -24,7 +27,7 @@ def selecting(selector=PowerOfChoice(m=2, d=4), inner=None, **options):
 
 def play(strategy, grid, rounds=4, timeout=0.3):
     result = strategy.start(grid, zeros(), num_rounds=rounds, timeout=timeout)
-    return result, strategy.adapter.record.rows
+    return result, strategy.history.rows
 
 
 def with_arrays(**arrays):
@@ -84,26 +87,26 @@ def test_a_silent_client_costs_one_time_out_is_quarantined_and_comes_back():
     strategy.start(grid, zeros(), num_rounds=2, timeout=0.3)  # whatever has to be compiled is
     grid.faults[3] = only(POLL, silent)
     strategy.start(grid, zeros(), num_rounds=1, timeout=0.3)
-    assert 0.2 <= strategy.adapter.record.rows[-1].seconds < 0.7
-    roster = strategy.adapter.rollcall.roster
-    assert not roster.available()[3]
+    assert 0.2 <= strategy.history.rows[-1].seconds < 0.7
+    table = strategy.adapter.state.clients
+    assert not table.available()[3]
     del grid.faults[3]
     seen = []
     for _ in range(5):
         strategy.start(grid, zeros(), num_rounds=1, timeout=0.3)
-        seen.append(bool(roster.available()[3]))
+        seen.append(bool(table.available()[3]))
     assert seen == [False, False, True, True, True]
-    assert roster.strikes[3] == 0
+    assert table.failures[3] == 0
 
 
 def test_who_fails_again_stays_away_longer():
     strategy = selecting(quarantine=1)
-    roster = strategy.adapter.rollcall.roster
-    roster.join(5, "partition-id=0", 3.0)
+    table = strategy.adapter.state.clients
+    table.join(5, "partition-id=0", 3.0)
     ends = []
     for _ in range(6):
-        roster.strike(0, t=0, rounds=1)
-        ends.append(int(roster.until[0]))
+        table.quarantine(0, t=0, rounds=1)
+        ends.append(int(table.quarantine_end[0]))
     assert ends == [2, 3, 5, 9, 9, 9]
 
 
@@ -124,7 +127,7 @@ def test_a_client_that_does_not_answer_the_roll_call_again_stays_away():
         (with_arrays(w=np.array([1, np.inf, 1], np.float32)), "not finite"),
         (with_arrays(w=np.zeros((2, 2), np.float32)), r"shape \(2, 2\)"),
         (with_arrays(w=np.float32(1)), r"shape \(\)"),
-        (with_arrays(v=np.zeros(3, np.float32)), "other names"),
+        (with_arrays(v=np.zeros(3, np.float32)), "array names differ"),
     ],
 )
 def test_an_update_that_cannot_be_believed_never_reaches_the_average(fault, why, caplog):
@@ -173,7 +176,7 @@ def test_replies_to_older_messages_and_to_nobody_are_not_counted():
     grid.push_messages(list(sent))
     arrays, _ = strategy.aggregate_train(1, old)
     assert arrays is None
-    assert strategy.adapter.record.rows[-1].returned == 0
+    assert strategy.history.rows[-1].returned == 0
 
 
 def test_metrics_that_only_some_clients_have_do_not_end_the_run():
@@ -197,7 +200,7 @@ def test_nobody_answers_the_poll(fallback, trained, caplog):
         if message.metadata.message_type == POLL and "arrays" in message.content:
             silent_so_far.add(k)
         assert message.metadata.message_type != TRAIN or k not in silent_so_far
-    assert ("drawn by size" if fallback == "rand" else "nobody to train") in caplog.text
+    assert ("drawn by size" if fallback == "rand" else "no client to train") in caplog.text
 
 
 def test_the_fall_back_goes_by_size():
@@ -236,11 +239,11 @@ def test_more_clients_than_were_expected_are_welcome():
     for k in range(2, 12):
         grid.join(k)
     strategy.start(grid, zeros(), num_rounds=20, timeout=0.3)
-    roster = strategy.adapter.rollcall.roster
-    assert sum(identity is not None for identity in roster.identities) == 12
+    table = strategy.adapter.state.clients
+    assert sum(identity is not None for identity in table.identities) == 12
     assert len(set(grid.sent(TRAIN))) > 6  # who has never trained comes first in rpow-d
-    assert strategy.adapter.state.times.shape == (len(roster),)
-    assert int(strategy.adapter.state.times.sum()) == 44
+    assert strategy.adapter.state.memory.times.shape == (len(table),)
+    assert int(strategy.adapter.state.memory.times.sum()) == 44
 
 
 def test_a_client_that_starts_again_is_the_same_client_with_its_new_size():
@@ -249,13 +252,13 @@ def test_a_client_that_starts_again_is_the_same_client_with_its_new_size():
     strategy.start(grid, zeros(), num_rounds=2, timeout=0.3)
     grid.leave(3)
     strategy.start(grid, zeros(), num_rounds=1, timeout=0.3)
-    assert strategy.adapter.record.rows[-1].available == 3
+    assert strategy.history.rows[-1].available == 3
     grid.join(3)
     grid.faults[3] = only(POLL, saying(num_examples=77))
     strategy.start(grid, zeros(), num_rounds=1, timeout=0.3)
-    roster = strategy.adapter.rollcall.roster
-    assert len(roster) == 4
-    assert roster.size.tolist() == [10.0, 20.0, 30.0, 77.0]
+    table = strategy.adapter.state.clients
+    assert len(table) == 4
+    assert table.size.tolist() == [10.0, 20.0, 30.0, 77.0]
 
 
 def test_a_client_that_starts_again_before_its_old_node_is_forgotten_is_at_the_new_one(caplog):
@@ -264,13 +267,13 @@ def test_a_client_that_starts_again_before_its_old_node_is_forgotten_is_at_the_n
     strategy.start(grid, zeros(), num_rounds=1, timeout=0.3)
     newer = grid.join(3)
     strategy.start(grid, zeros(), num_rounds=1, timeout=0.3)
-    roster = strategy.adapter.rollcall.roster
-    assert roster.node[3] == newer
-    assert "say that they are partition-id=3" in caplog.text
+    table = strategy.adapter.state.clients
+    assert table.node_of[3] == newer
+    assert "both report identity partition-id=3; using the second" in caplog.text
     del grid.nodes[newer]
     strategy.start(grid, zeros(), num_rounds=1, timeout=0.3)
-    assert roster.node[3] in grid.nodes
-    assert strategy.adapter.record.rows[-1].available == 4
+    assert table.node_of[3] in grid.nodes
+    assert strategy.history.rows[-1].available == 4
 
 
 def test_a_size_that_is_not_known_is_the_median_of_the_others():
@@ -279,7 +282,7 @@ def test_a_size_that_is_not_known_is_the_median_of_the_others():
         grid.faults[k] = only(POLL, saying(num_examples=said))
     strategy = selecting()
     play(strategy, grid, rounds=1)
-    assert strategy.adapter.rollcall.roster.sizes().tolist() == [10.0, 10.0, 8.0, 12.0]
+    assert strategy.adapter.state.clients.sizes().tolist() == [10.0, 10.0, 8.0, 12.0]
 
 
 def test_clients_may_be_known_by_name_in_whatever_order_they_come():
@@ -289,7 +292,7 @@ def test_clients_may_be_known_by_name_in_whatever_order_they_come():
         grid = FakeGrid(named_app(names), range(4), seed=shuffle)
         strategy = selecting(PowerOfChoice(m=2, d=3))
         _, rows = play(strategy, grid, rounds=6)
-        assert strategy.adapter.rollcall.roster.identities == [f"name={n}" for n in sorted(names.values())]
+        assert strategy.adapter.state.clients.identities == [f"name={n}" for n in sorted(names.values())]
         picks.append([row.clients for row in rows])
     assert picks[0] == picks[1]
 
@@ -314,14 +317,14 @@ def test_nobody_there_is_a_round_without_training_and_it_does_not_hang(caplog):
         _, rows = play(selecting(), grid, rounds=2)
     assert time.monotonic() - began < 5
     assert [row.trained for row in rows] == [0, 0]
-    assert "nobody to train" in caplog.text
+    assert "no client to train" in caplog.text
 
 
 def test_clients_without_a_query_handler_are_named_with_what_they_said(caplog):
     app = plain_app()
     del app._registered_funcs["query.loss"]
     play(selecting(), FakeGrid(app, range(2)), rounds=1)
-    assert "did not answer the roll call: an error, ValueError: No query function registered" in caplog.text
+    assert "did not answer the roll call: error: ValueError: No query function registered" in caplog.text
 
 
 def test_the_clients_evaluation_can_serve_as_the_poll():
@@ -351,7 +354,7 @@ def test_evaluation_is_among_those_who_are_there_and_does_not_wait_for_more():
     assert sorted(grid.sent("evaluate")) == [0, 1, 2]
     assert set(result.evaluate_metrics_clientapp[1]) == {"eval_loss"}
     assert strategy.strategy.min_evaluate_nodes == 5
-    measured = strategy.adapter.record.measured[1]
+    measured = strategy.history.measured[1]
     assert measured["worst_loss"] >= measured["mean_loss"] > 0
     assert math.isnan(measured["mean_accuracy"])
 
@@ -361,7 +364,7 @@ def test_silence_in_the_evaluation_is_silence_and_an_error_there_is_not():
     grid.faults = {0: only("evaluate", silent), 1: only("evaluate", _own_error)}
     strategy = selecting(PowerOfChoice(m=1, d=4), FedAvg())
     play(strategy, grid, rounds=1)
-    assert strategy.adapter.rollcall.roster.available().tolist() == [False, True, True, True]
+    assert strategy.adapter.state.clients.available().tolist() == [False, True, True, True]
 
 
 def _own_error(message, answer):
@@ -453,13 +456,11 @@ def test_a_strategy_with_a_start_of_its_own_takes_the_mixin():
     with pytest.raises(ValueError, match="select_with"):
         Mine().start(FakeGrid(plain_app(), range(4)), zeros())
     mine = Mine(fraction_evaluate=0.0).select_with(PowerOfChoice(m=2, d=4), poll_timeout=0.2, wait=0.0)
-    grid = FakeGrid(plain_app(), range(4))
-    grid.push_messages = lambda messages: [
-        setattr(message.metadata, "ttl", 60.0) or FakeGrid.push_messages(grid, [message])[0] for message in messages
-    ]
-    result = mine.start(grid, zeros(), num_rounds=3)
+    evaluate = lambda server_round, arrays: MetricRecord({"loss": float(server_round)})  # noqa: E731
+    result = mine.start(FakeGrid(plain_app(), range(4)), zeros(), num_rounds=3, evaluate_fn=evaluate)
     assert mine.started
-    assert [row.returned for row in mine.adapter.record.rows] == [2, 2, 2]
+    assert [row.returned for row in mine.history.rows] == [2, 2, 2]
+    assert [mine.history.measured[t]["test_loss"] for t in range(4)] == [0.0, 1.0, 2.0, 3.0]
     reference = selecting()
     same, _ = play(reference, FakeGrid(plain_app(), range(4)), rounds=3)
     np.testing.assert_array_equal(result.arrays["w"].numpy(), same.arrays["w"].numpy())
@@ -481,12 +482,21 @@ def test_a_strategy_with_a_start_of_its_own_takes_the_mixin():
 )
 def test_options_are_checked(options, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        Options.of(**options)
+        Selecting(FedAvg(), Rand(m=1), **options)
+
+
+def test_the_options_are_those_of_the_signature():
+    names = inspect.signature(Selecting).parameters
+    fields = {field.name: (field.default, field.type) for field in dataclasses.fields(Options)}
+    assert {n: (p.default, p.annotation) for n, p in names.items() if p.kind is p.KEYWORD_ONLY} == fields
+    assert list(names)[:2] == ["strategy", "selector"]
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match=r"option must be one of seed, clients, .* got 'pol_timeout'"):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'pol_timeout'"):
         Selecting(FedAvg(), Rand(m=1), pol_timeout=3)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'pol_timeout'"):
+        type("Mine", (SelectingMixin, FedAvg), {})().select_with(Rand(m=1), pol_timeout=3)
     with pytest.raises(ValueError, match="batch must be given"):
         Selecting(FedAvg(), PowerOfChoice(m=1, d=2, loss="batch"))
     with pytest.raises(ValueError, match="strategy must be a Strategy of flwr"):
@@ -504,6 +514,6 @@ def test_the_servers_own_evaluation_is_recorded():
         timeout=0.3,
         evaluate_fn=lambda server_round, arrays: MetricRecord({"loss": 1.0 / (server_round + 1), "accuracy": 0.25}),
     )
-    measured = strategy.adapter.record.measured
+    measured = strategy.history.measured
     assert [measured[t]["test_loss"] for t in (0, 1, 2)] == [1.0, 0.5, 1 / 3]
     assert measured[2]["test_accuracy"] == 0.25

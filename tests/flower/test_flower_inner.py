@@ -85,7 +85,7 @@ def test_each_strategy_gives_what_it_gives_without_us(name, weights):
     assert all(each["lr"] == 0.1 for each in sent)
 
     # The same three and nobody else, without us.
-    grid = InOrder(client(name), [1, 4, 5], ours.adapter.record.rows)
+    grid = InOrder(client(name), [1, 4, 5], ours.history.rows)
     if weights == "selection":  # the plain mean is asked for: everybody's number of examples is the seat's weight
         weight = float(np.float32(1 / 3))
         grid.faults = {k: only("train", saying(num_examples=weight)) for k in (1, 4, 5)}
@@ -114,4 +114,4 @@ def test_differential_privacy_loses_a_client_and_goes_on():
     ours = Selecting(inner, PowerOfChoice(m=2, d=4), wait=0.0)
     result = ours.start(grid, zeros(), num_rounds=1, timeout=0.3)
     assert np.isfinite(result.arrays["w"].numpy()).all()
-    assert ours.adapter.record.rows[0].returned == 1
+    assert ours.history.rows[0].returned == 1

@@ -9,8 +9,9 @@ from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp import strategy as flower
 from support.fake_grid import FakeGrid, only, plain_app, silent, zeros
 
-from fedpick import PowerOfChoice, Rand, strategy
+from fedpick import PowerOfChoice, Rand, pytree, static, strategy
 from fedpick.flower import Selecting, SelectingMixin
+from fedpick.results import Result
 from fedpick.storage import RunStore
 
 INNER = {
@@ -55,7 +56,7 @@ def test_a_killed_server_goes_on_with_the_picks_that_it_would_have_made(tmp_path
     whole, _, expected = started(tmp_path / "whole", 8, inner, selector)
     started(tmp_path / "killed", 8, inner, selector, dies_in=4)
     again, grid, found = started(tmp_path / "killed", 8, inner, selector, grid_seed=9)
-    assert [row.clients for row in again.adapter.record.rows] == [row.clients for row in whole.adapter.record.rows]
+    assert [row.clients for row in again.history.rows] == [row.clients for row in whole.history.rows]
     assert len(grid.sent("train")) == 2 * 5  # rounds 4 to 8 and no others
     np.testing.assert_array_equal(found.arrays["w"].numpy(), expected.arrays["w"].numpy())
 
@@ -67,7 +68,7 @@ def test_a_run_that_is_done_is_not_done_again_and_can_be_made_longer(tmp_path):
     np.testing.assert_array_equal(first.arrays["w"].numpy(), again.arrays["w"].numpy())
     longer, grid, _ = started(tmp_path, 5)
     assert len(grid.sent("train")) == 4
-    assert len(longer.adapter.record.rows) == 5
+    assert len(longer.history.rows) == 5
 
 
 def test_quarantine_and_sizes_survive_and_are_kept_by_stable_id(tmp_path):
@@ -78,10 +79,10 @@ def test_quarantine_and_sizes_survive_and_are_kept_by_stable_id(tmp_path):
     again = Selecting(INNER["FedAvg"](), PowerOfChoice(m=2, d=4), **options)
     other = FakeGrid(plain_app(), range(4), seed=7)
     again.start(other, zeros(), num_rounds=3, timeout=0.5)
-    roster = again.adapter.rollcall.roster
-    assert roster.size.tolist() == [10.0, 20.0, 30.0, 40.0]
+    table = again.adapter.state.clients
+    assert table.size.tolist() == [10.0, 20.0, 30.0, 40.0]
     assert 3 not in other.sent("train")
-    assert not roster.available()[3]
+    assert not table.available()[3]
 
 
 def damaged(path, how):
@@ -104,12 +105,12 @@ def damaged(path, how):
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ("truncated", "must be a whole file of fedpick's (its checksum is wrong)"),
-        ("empty", "must be a whole file of fedpick's"),
-        ("one bit", "must be a whole file of fedpick's (its checksum is wrong)"),
-        ("other format", "must be a whole file of fedpick's (its format is 'cooking recipes')"),
-        ("version", "must be of version 1, got 99"),
-        ("owner", "must be of this federation; it is of another one"),
+        ("truncated", "is not a complete fedpick file (its checksum is wrong)"),
+        ("empty", "is not a complete fedpick file"),
+        ("one bit", "is not a complete fedpick file (its checksum is wrong)"),
+        ("other format", "is not a complete fedpick file (its format is 'cooking recipes')"),
+        ("version", "must be of version 2, got 99"),
+        ("owner", "belongs to another run: its settings differ from these"),
     ],
 )
 def test_a_state_that_is_not_whole_or_foreign_is_refused_and_the_one_before_is_used(tmp_path, how, sentence, caplog):
@@ -121,17 +122,15 @@ def test_a_state_that_is_not_whole_or_foreign_is_refused_and_the_one_before_is_u
     with caplog.at_level(logging.INFO, "flwr.fedpick"):
         again, grid, found = started(tmp_path / "other", 6)
     assert sentence in caplog.text
-    assert "3 rounds were played before" in caplog.text
+    assert "resuming after 3 rounds" in caplog.text
     assert len(grid.sent("train")) == 2 * 3
     np.testing.assert_array_equal(found.arrays["w"].numpy(), expected.arrays["w"].numpy())
-    assert [row.clients for row in again.adapter.record.rows] == [row.clients for row in whole.adapter.record.rows]
+    assert [row.clients for row in again.history.rows] == [row.clients for row in whole.history.rows]
 
 
 def test_a_folder_of_another_federation_is_not_overwritten(tmp_path):
     started(tmp_path, 3)
-    with pytest.raises(
-        ValueError, match="must be of this federation; it is of another one; give this federation a folder"
-    ):
+    with pytest.raises(ValueError, match="its settings differ from these; give this federation a folder of its own"):
         started(tmp_path, 3, selector=PowerOfChoice(m=2, d=5))
 
 
@@ -141,12 +140,12 @@ def test_a_folder_of_broken_states_alone_begins_anew(tmp_path, caplog):
     damaged(state, "truncated")
     _, grid, _ = started(tmp_path, 2)
     assert len(grid.sent("train")) == 4
-    assert "it is passed over" in caplog.text
+    assert "; skipped" in caplog.text
 
 
 def test_a_disk_that_cannot_be_written_to_is_said(tmp_path):
     (tmp_path / "state").write_text("in the way")
-    with pytest.raises(OSError, match=r"Selecting: state .* could not be written"):
+    with pytest.raises(OSError, match=r"Selecting: state.* cannot be written"):
         started(tmp_path, 1)
 
 
@@ -159,7 +158,7 @@ def test_the_record_is_read_by_the_store_as_a_simulation_is(tmp_path):
     store = RunStore(tmp_path)
     (identity,) = store.identities()
     stored = store.load(identity)
-    result = stored.result
+    result = Result.from_arrays(stored.about["seed"], stored.about["model_bytes"], stored.arrays)
     assert result.rounds == 3
     assert result.evaluated.tolist() == [0, 1, 2, 3]
     assert result.metric("test_loss")[0].tolist() == [3.0, 2.0, 1.0, 0.0]
@@ -167,7 +166,7 @@ def test_the_record_is_read_by_the_store_as_a_simulation_is(tmp_path):
     assert np.isfinite(result.metric("loss")[0, 1:]).all()
     assert np.isnan(result.metric("skew")).all()
     np.testing.assert_allclose(result.share, [0.1, 0.2, 0.3, 0.4])
-    assert result.records["clients"][0].tolist() == [row.clients for row in ours.adapter.record.rows]
+    assert result.records["clients"][0].tolist() == [row.clients for row in ours.history.rows]
     assert result.records["returned"][0].tolist() == [1, 2, 2]
     assert result.costs["messages"][0].tolist() == [2 * 4 + 2 + 1, 2 * 3 + 4, 2 * 3 + 4]
     assert result.costs["bytes_up"][0, 0] == 4 * 4 + (12 + 4)
@@ -206,27 +205,72 @@ def test_names_of_arrays_keep_their_order(tmp_path):
     for _ in range(2):
         ours = Selecting(INNER["FedAvg"](), Rand(m=1), wait=0.0, folder=tmp_path)
         ours.start(FakeGrid(plain_app(), []), arrays, num_rounds=1, timeout=1)
-    assert list(ours.adapter.arrays) == list(arrays)
+    assert list(ours.adapter.state.arrays) == list(arrays)
 
 
 def test_a_strategy_with_the_mixin_goes_on_as_well(tmp_path):
     class Mine(SelectingMixin, flower.FedAvgM):
         def start(self, grid, initial_arrays, num_rounds=3, **options):
-            return super().start(grid, initial_arrays, num_rounds, timeout=0.5)
+            return super().start(grid, initial_arrays, num_rounds, 0.5, None, None, options["evaluate_fn"])
 
-    class ShortLived(FakeGrid):
-        def push_messages(self, messages):
-            for message in messages:
-                message.metadata.ttl = 60.0
-            return super().push_messages(messages)
+    def evaluate(server_round, arrays):
+        return MetricRecord({"loss": float(server_round)})
 
     def play(folder, rounds):
         mine = Mine(fraction_evaluate=0.0, server_momentum=0.9)
         mine.select_with(PowerOfChoice(m=2, d=4), seed=4, wait=0.0, folder=folder)
-        return mine, mine.start(ShortLived(plain_app(), range(8)), zeros(), num_rounds=rounds)
+        return mine, mine.start(FakeGrid(plain_app(), range(8)), zeros(), num_rounds=rounds, evaluate_fn=evaluate)
 
     whole, expected = play(tmp_path / "whole", 6)
     play(tmp_path / "parts", 2)
     again, found = play(tmp_path / "parts", 6)
-    assert [row.clients for row in again.adapter.record.rows] == [row.clients for row in whole.adapter.record.rows]
+    assert [row.clients for row in again.history.rows] == [row.clients for row in whole.history.rows]
     np.testing.assert_array_equal(found.arrays["w"].numpy(), expected.arrays["w"].numpy())
+    (stored,) = (RunStore(tmp_path / "parts").load(run) for run in RunStore(tmp_path / "parts").identities())
+    assert stored.arrays["metrics/test_loss"].tolist() == [float(t) for t in range(7)]  # the last one, too
+
+
+def test_a_state_of_version_1_is_refused_in_one_sentence(tmp_path):
+    (tmp_path / "state").mkdir()
+    head = json.dumps({"format": "fedpick-flower", "version": 1, "owner": "me", "sha256": "0"})
+    (tmp_path / "state" / "round-00000003.state").write_text(f"{head}\nrest")
+    sentence = "is a state of version 1, and this fedpick reads version 2; give this federation a folder of its own"
+    with pytest.raises(ValueError, match=f"^Selecting: state '.*round-00000003.state' {sentence}$"):
+        started(tmp_path, 3)
+
+
+@pytree
+class Newest:
+    """A strategy of the user's own."""
+
+    m: int = static(default=1)
+    bonus: float = 0.5
+    poll = "none"
+
+    def init(self, num_clients):
+        return ()
+
+    def propose(self, key, state, clients):
+        return clients.available
+
+    def select(self, key, state, clients, candidates, losses):
+        return Rand(m=self.m).select(key, state, clients, candidates, losses)
+
+    def observe(self, state, selection, report):
+        return state
+
+
+def test_a_strategy_of_the_users_own_is_described_by_its_module(tmp_path):
+    for rounds in (1, 2):
+        ours, _, _ = started(tmp_path, rounds, selector=Newest(m=2))
+    assert len(ours.history.rows) == 2
+    (stored,) = (RunStore(tmp_path).load(run) for run in RunStore(tmp_path).identities())
+    assert stored.about["experiment"]["selector"] == {"kind": f"{__name__}:Newest", "m": 2, "bonus": 0.5}
+
+
+def test_the_run_folder_has_the_true_device_and_the_versions(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedpick.storage.run_store.device", lambda: "8 x NVIDIA H200")
+    started(tmp_path, 1)
+    (stored,) = (RunStore(tmp_path).load(run) for run in RunStore(tmp_path).identities())
+    assert stored.about["device"] == "8 x NVIDIA H200"
+    assert {"python", "fedpick", "flwr", "jax"} <= set(stored.about["versions"])

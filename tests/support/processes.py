@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedpick.cli.federation.network import APP, Network, write_app
+from fedpick.flower.demo.processes import APP, Network, write_app
 
 APPS = Path(__file__).parent / "flower_apps"
 

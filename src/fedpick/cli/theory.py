@@ -81,9 +81,9 @@ def theory(
 
 
 def _problem(name: Named, K: int, seed: int) -> Any:
-    from fedpick.sim import quadratic
+    from fedpick.sim import Quadratic
     from fedpick.theory import federation_problem, random_logistic, two_clients
 
     if name is Named.quadratic:
-        return federation_problem(quadratic(K=K, seed=seed))
+        return federation_problem(Quadratic(K=K, seed=seed).federation())
     return random_logistic(K, seed=seed) if name is Named.logistic else two_clients(a=1.0, b=3.0, share=(0.75, 0.25))

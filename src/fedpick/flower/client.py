@@ -1,7 +1,6 @@
-"""For the client's side: the mean loss over one's data in NumPy, PyTorch or JAX, and the reply to a poll.
+"""Helpers for clients: the mean loss over the local data in NumPy, PyTorch or JAX, and the reply to a query.
 
-Nothing here is needed: the six lines in docs/flower.md do the same without an import of ours. PyTorch and JAX are
-imported when they are used.
+They are optional: the six lines in docs/flower.md do the same without fedpick. PyTorch and JAX are imported on use.
 """
 
 import importlib
@@ -21,12 +20,18 @@ def answer(
     context: Context,
     num_examples: int,
     loss: Callable[[ArrayRecord, int | None], float],
+    *,
     name: str | None = None,
 ) -> Message:
-    """The reply to a roll call or a poll: how much data there is, who this is, and the loss if a model was sent.
+    """The reply to a roll call or a poll: the number of examples, the identity, and the loss if a model was sent.
 
-    ``loss(arrays, b)`` gets the model, and the size of the mini-batch that cpow-d asks for (None: all the data). The
-    client is known by ``name``, or by the partition-id in its node config.
+    Args:
+        message: The query.
+        context: The context of the client app.
+        num_examples: The number of local examples.
+        loss: ``loss(arrays, b)``, the loss of the model in ``arrays`` over a mini-batch of b examples, which cpow-d
+            asks for, or over all the data where b is None.
+        name: A stable name of the client; the partition-id in its node config unless given.
     """
     metrics: dict[str, Any] = {"num-examples": num_examples}
     content = RecordDict()
@@ -44,9 +49,12 @@ def answer(
 
 
 def numpy_loss(losses: Losses, loader: Iterable[tuple[Any, Any]], batch: int | None = None) -> float:
-    """The mean of ``losses(x, y)``, one for each sample, over a loader of (x, y); or over its first ``batch`` samples.
+    """The mean of ``losses(x, y)`` over the samples of a loader.
 
-    For an estimate by a mini-batch the loader must shuffle.
+    Args:
+        losses: The loss of each sample of a batch (x, y).
+        loader: Batches (x, y).
+        batch: Take the first samples only, this many: an estimate, for which the loader must shuffle.
 
     >>> numpy_loss(lambda x, y: (x - y) ** 2, [(np.array([1.0, 2.0]), np.array([0.0, 0.0])), (np.ones(1), np.ones(1))])
     1.6666666666666667
@@ -62,12 +70,18 @@ def torch_loss(
     model: Any,
     loader: Iterable[tuple[Any, Any]],
     batch: int | None = None,
+    *,
     criterion: Callable[[Any, Any], Any] | None = None,
     device: Any = None,
 ) -> float:
-    """The mean loss of a PyTorch module over a loader of (x, y), or over its first ``batch`` samples; no gradients.
+    """The mean loss of a PyTorch module over the samples of a loader, without gradients, in evaluation mode.
 
-    ``criterion(output, y)`` is a mean over its batch, cross-entropy unless given. The module is as it was afterwards.
+    Args:
+        model: The module; its mode is restored.
+        loader: Batches (x, y).
+        batch: Take the first samples only, this many.
+        criterion: ``criterion(output, y)``, a mean over its batch; cross-entropy unless given.
+        device: Where to move the batches.
     """
     torch: Any = importlib.import_module("torch")
     criterion = torch.nn.functional.cross_entropy if criterion is None else criterion
@@ -88,7 +102,13 @@ def torch_loss(
 def jax_loss(
     losses: Callable[[Any, Any, Any], Any], params: Any, loader: Iterable[tuple[Any, Any]], batch: int | None = None
 ) -> float:
-    """The mean of ``losses(params, x, y)``, one for each sample, as ``numpy_loss`` takes it; compiled.
+    """The mean of ``losses(params, x, y)``, compiled, over the samples of a loader.
+
+    Args:
+        losses: The loss of each sample of a batch (x, y).
+        params: The model.
+        loader: Batches (x, y).
+        batch: Take the first samples only, this many.
 
     >>> jax_loss(lambda w, x, y: (w * x - y) ** 2, 2.0, [(np.array([1.0, 2.0]), np.array([0.0, 4.0]))])
     2.0

@@ -1,4 +1,4 @@
-"""Evaluation on the clients and by the server: as the strategy does it, without those who cannot be read, recorded."""
+"""Evaluation on clients and by the server: done by the strategy inside, without unusable replies, and recorded."""
 
 import logging
 import math
@@ -8,72 +8,68 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
 
-from fedpick.flower import replies as read
-from fedpick.flower.exchange import Window
-from fedpick.flower.inner import no_more_than, setting
-from fedpick.flower.roster import Roster
+from fedpick.flower.clients import ClientTable
+from fedpick.flower.messages import FilteredGrid, drop_uncommon_metrics, read_metric
+from fedpick.flower.wrapped import Wrapped
 
 LOG = logging.getLogger("flwr.fedpick")
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
-class Evaluation:
-    """One round's evaluation on the clients that are there and trusted."""
+class ClientEvaluation:
+    """One round's evaluation on the clients that are available."""
 
-    def __init__(self, strategy: Strategy) -> None:
-        self.strategy = strategy
-        self.lines: dict[int, int] = {}
-        self.messages: list[Message] = []
+    def __init__(self, wrapped: Wrapped) -> None:
+        self.wrapped = wrapped
+        self.asked: list[tuple[Message, int]] = []  # and the client that it went to
 
-    def configure(self, grid: Grid, roster: Roster, configure: Callable[[Grid], Iterable[Message]]) -> list[Message]:
-        """The strategy's own messages, to some of the nodes that may be asked."""
-        nodes = [roster.node[line] for line in np.flatnonzero(roster.available()).tolist()]
-        self.messages, self.lines = [], dict(roster.line)
+    def configure(
+        self, grid: Grid, table: ClientTable, configure: Callable[[Grid], Iterable[Message]]
+    ) -> list[Message]:
+        """The messages that the strategy sends when it sees the available clients only."""
+        nodes = [table.node_of[client] for client in np.flatnonzero(table.available()).tolist()]
+        self.asked = []
         if nodes:
-            with no_more_than(self.strategy, len(nodes)):
-                self.messages = list(configure(Window(grid, nodes)))
-        return self.messages
+            with self.wrapped.evaluate_at_most(len(nodes)):
+                messages = list(configure(FilteredGrid(grid, nodes)))
+            self.asked = [(message, table.client_at.get(message.metadata.dst_node_id, -1)) for message in messages]
+        return [message for message, _ in self.asked]
 
     def silent(self, replies: Iterable[Message]) -> list[int]:
-        """The lines of those who said nothing; an error of their own is an answer, one that the SuperLink made is not.
+        """The clients that said nothing.
 
-        An app may have no evaluation at all, which is no reason to mistrust its clients.
+        An error of a client's own is an answer (an app may have no evaluation at all); one that the SuperLink made for
+        it is not.
         """
-        spoke = {reply.metadata.src_node_id for reply in replies}
-        return sorted({line for node, line in self.asked.items() if node not in spoke})
+        senders = {reply.metadata.src_node_id for reply in replies}
+        return sorted({k for message, k in self.asked if k >= 0 and message.metadata.dst_node_id not in senders})
 
-    @property
-    def asked(self) -> dict[int, int]:
-        """Node and line of those who were asked."""
-        nodes = [message.metadata.dst_node_id for message in self.messages]
-        return {node: self.lines[node] for node in nodes if node in self.lines}
-
-    def believed(self, replies: Iterable[Message]) -> list[Message]:
-        """The replies that the strategy can average, by client; a single one that it cannot would end the run."""
-        asked = {m.metadata.message_id: self.lines.get(m.metadata.dst_node_id, -1) for m in self.messages}
-        key = setting(self.strategy, "weighted_by_key", "num-examples")
+    def usable(self, replies: Iterable[Message]) -> list[Message]:
+        """The replies that the strategy can average, by client; a single other one would end the run."""
+        clients = {message.metadata.message_id: client for message, client in self.asked}
+        key = self.wrapped.weight_key
         found = [
-            (asked[reply.metadata.reply_to_message_id], reply)
+            (clients[reply.metadata.reply_to_message_id], reply)
             for reply in replies
-            if reply.metadata.reply_to_message_id in asked
+            if reply.metadata.reply_to_message_id in clients
             and reply.has_content()
             and len(reply.content.metric_records) == 1
-            and 0 <= read.metric(reply, key) < math.inf
+            and 0 <= read_metric(reply, key) < math.inf
         ]
-        good = [reply for _, reply in sorted(found, key=lambda pair: pair[0])]
-        if sum(read.metric(reply, key) for reply in good) <= 0:
+        usable = [reply for _, reply in sorted(found, key=lambda pair: pair[0])]
+        if sum(read_metric(reply, key) for reply in usable) <= 0:
             return []
-        for word in read.agree(good):
-            LOG.warning("fedpick: not all clients have a metric %r; it is left out of the evaluation", word)
-        return good
+        for name in drop_uncommon_metrics(usable):
+            LOG.warning("fedpick: metric %r is missing on some clients; left out of the evaluation", name)
+        return usable
 
 
-def over_clients(replies: list[Message], key: str) -> dict[str, float]:
-    """The metrics of a record that follow from what each client evaluated; clients count once but in ``loss``."""
-    weight = np.array([read.metric(reply, key) for reply in replies])
-    loss, accuracy = (np.array([named(_metrics(reply), word) for reply in replies]) for word in ("loss", "acc"))
+def client_metrics(replies: list[Message], key: str) -> dict[str, float]:
+    """The metrics over clients; ``loss`` weighs them by the metric ``key``, in all others each client counts once."""
+    weight = np.array([read_metric(reply, key) for reply in replies])
+    records = [next(iter(reply.content.metric_records.values())) for reply in replies]
+    loss, accuracy = (np.array([_find(record, word) for record in records]) for word in ("loss", "acc"))
     return {
         "loss": float(np.average(loss, weights=weight)),
         "mean_loss": float(loss.mean()),
@@ -84,18 +80,14 @@ def over_clients(replies: list[Message], key: str) -> dict[str, float]:
     }
 
 
-def by_server(found: MetricRecord) -> dict[str, float]:
-    """The metrics of a record that the server itself evaluates."""
-    return {"test_loss": named(found, "loss"), "test_accuracy": named(found, "acc")}
+def server_metrics(found: MetricRecord) -> dict[str, float]:
+    """The metrics that the server's own evaluation gives."""
+    return {"test_loss": _find(found, "loss"), "test_accuracy": _find(found, "acc")}
 
 
-def named(metrics: Mapping[str, Any], word: str) -> float:
-    """The first number whose name has this word in it, such as eval_loss; NaN where there is none."""
+def _find(metrics: Mapping[str, Any], word: str) -> float:
+    """The first number whose name contains this word, such as eval_loss; NaN where there is none."""
     for key, value in metrics.items():
         if word in key.lower() and isinstance(value, int | float):
             return float(value)
     return math.nan
-
-
-def _metrics(reply: Message) -> MetricRecord:
-    return next(iter(reply.content.metric_records.values()))

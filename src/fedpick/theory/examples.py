@@ -67,10 +67,10 @@ def federation_problem(federation: Any) -> Problem:
     """The problem of a quadratic federation of the simulator, in float64.
 
     Args:
-        federation: What ``fedpick.sim.quadratic`` returns: ``share`` [K], and ``x`` [K, 1 + v] with h_k and e_k.
+        federation: Of ``fedpick.sim.Quadratic``: ``share`` [K], and ``x`` [K, 1 + v] with h_k and e_k.
 
-    >>> from fedpick.sim import quadratic
-    >>> federation_problem(quadratic(K=10)).optimum.shape
+    >>> from fedpick.sim import Quadratic
+    >>> federation_problem(Quadratic(K=10).federation()).optimum.shape
     (5,)
     """
     x = np.asarray(federation.x, float)

@@ -79,7 +79,7 @@ def main(grid: Grid, context: Context) -> None:
             {"w": Array(np.zeros(plan["shape"], np.float32)), "b": Array(np.zeros(plan["shape"][1], np.float32))}
         )
         result = selecting.start(grid, first, num_rounds=plan["rounds"], timeout=120)
-        rows = selecting.adapter.record.rows
+        rows = selecting.history.rows
         found[name] = {
             "clients": [row.clients for row in rows],
             "seconds": [row.seconds for row in rows],

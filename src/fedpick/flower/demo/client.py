@@ -1,6 +1,6 @@
-"""The client of ``fedpick federate``: logistic regression in NumPy. It imports nothing of fedpick, as yours need not.
+"""The client of ``fedpick federate``: logistic regression in NumPy.
 
-Every message to a client starts a process, and this one starts fast.
+It imports nothing of fedpick, as yours need not: every message to a client starts a process, and this one starts fast.
 """
 
 from typing import Any
@@ -15,7 +15,13 @@ app = ClientApp()
 
 
 def data(client: int, seed: int, samples: int | None = None) -> tuple[Any, Any]:
-    """What this client holds: its own inputs and its own labelling, and its own number of samples."""
+    """The inputs and labels of a client, whose distribution and number of samples are its own.
+
+    Args:
+        client: Its number.
+        seed: The random seed of the federation.
+        samples: Draw this many samples instead, for a test set.
+    """
     rng = np.random.default_rng([seed, client])
     size = int(rng.integers(40, 400)) if samples is None else samples
     common = np.random.default_rng([seed]).normal(size=(DIM, CLASSES))
@@ -37,7 +43,12 @@ def mean_loss(w: Any, x: Any, y: Any) -> float:
     return float(-log_probabilities(w, x)[np.arange(len(y)), y].mean(dtype=np.float64))
 
 
-def trained(w: Any, x: Any, y: Any, steps: int, batch: int, rate: float, rng: Any) -> tuple[Any, float]:
+def accuracy(w: Any, x: Any, y: Any) -> float:
+    """The share of samples that are classified correctly."""
+    return float((log_probabilities(w, x).argmax(axis=1) == y).mean())
+
+
+def sgd(w: Any, x: Any, y: Any, *, steps: int, batch: int, rate: float, rng: Any) -> tuple[Any, float]:
     """The model after some steps of stochastic gradient descent, and the mean loss on the way."""
     losses = []
     for _ in range(steps):
@@ -50,7 +61,7 @@ def trained(w: Any, x: Any, y: Any, steps: int, batch: int, rate: float, rng: An
     return w, float(np.mean(losses))
 
 
-def _opened(message: Message, context: Context) -> tuple[int, Any, Any]:
+def _load(context: Context) -> tuple[int, Any, Any]:
     client = int(context.node_config["partition-id"])
     return client, *data(client, int(context.run_config["seed"]))
 
@@ -58,7 +69,7 @@ def _opened(message: Message, context: Context) -> tuple[int, Any, Any]:
 @app.query("loss")
 def loss(message: Message, context: Context) -> Message:
     """How much data there is and, when a model is sent, its loss: the six lines that Power-of-Choice needs."""
-    client, x, y = _opened(message, context)
+    client, x, y = _load(context)
     metrics: dict[str, Any] = {"num-examples": len(y), "partition-id": client}
     if "arrays" in message.content:
         w = message.content.array_records["arrays"]["w"].numpy()
@@ -70,10 +81,11 @@ def loss(message: Message, context: Context) -> Message:
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """A few local steps."""
-    client, x, y = _opened(message, context)
+    client, x, y = _load(context)
     config = message.content.config_records["config"]
     rng = np.random.default_rng([client, int(config["server-round"]), int(config.get("fedpick-seat", 0))])  # type: ignore[arg-type]
-    w, found = trained(message.content.array_records["arrays"]["w"].numpy(), x, y, 20, 32, 0.1, rng)
+    w = message.content.array_records["arrays"]["w"].numpy()
+    w, found = sgd(w, x, y, steps=20, batch=32, rate=0.1, rng=rng)
     metrics = MetricRecord({"train_loss": found, "num-examples": len(y)})
     arrays = ArrayRecord({"w": Array(w)})
     return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
@@ -82,8 +94,7 @@ def train(message: Message, context: Context) -> Message:
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """The loss and the accuracy on this client's data."""
-    _, x, y = _opened(message, context)
+    _, x, y = _load(context)
     w = message.content.array_records["arrays"]["w"].numpy()
-    right = float((log_probabilities(w, x).argmax(axis=1) == y).mean())
-    metrics = MetricRecord({"eval_loss": mean_loss(w, x, y), "eval_acc": right, "num-examples": len(y)})
-    return Message(RecordDict({"metrics": metrics}), reply_to=message)
+    metrics = {"eval_loss": mean_loss(w, x, y), "eval_acc": accuracy(w, x, y), "num-examples": len(y)}
+    return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)

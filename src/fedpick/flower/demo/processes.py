@@ -1,4 +1,4 @@
-"""A SuperLink and SuperNodes as processes on this machine, and nothing left of them afterwards."""
+"""A SuperLink and SuperNodes as processes on this machine, all of which end with the context."""
 
 import os
 import shutil
@@ -12,10 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-QUIET = {
+from fedpick.storage import write_atomic
+
+ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",  # everything is installed: nothing is to be downloaded
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",  # or it downloads
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
     "OMP_NUM_THREADS": "1",  # many small processes share the cores
     "OPENBLAS_NUM_THREADS": "1",
@@ -23,10 +25,12 @@ QUIET = {
 
 
 class Network:
-    """The processes of a federation, on loopback, with all their files in a folder.
+    """The processes of a federation, on loopback.
 
-    ``security`` holds what TLS and authentication need: the options ``"superlink"`` and ``"supernode"``, and
-    ``"connection"``, lines of Flower's config.
+    Args:
+        folder: Where their files and logs are.
+        security: Options for TLS and authentication of the "superlink" and the "supernode", and of the "connection" in
+            Flower's config.
     """
 
     def __init__(self, folder: Path, security: dict[str, Any] | None = None) -> None:
@@ -34,7 +38,7 @@ class Network:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.home = folder / "home"
         self.home.mkdir(parents=True, exist_ok=True)
-        self.environment = {**os.environ, **QUIET, "FLWR_HOME": str(self.home), "HOME": str(self.home)}
+        self.environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(self.home), "HOME": str(self.home)}
         self.environment["PATH"] = f"{_bin()}{os.pathsep}{os.environ.get('PATH', '')}"
         self.ports = free_ports(3)
         self.one_port = (
@@ -69,12 +73,12 @@ class Network:
         address = f"127.0.0.1:{runtime if self.one_port else control}"
         lines = ["[superlink]", 'default = "here"', "", "[superlink.here]", f'address = "{address}"']
         lines += self.security.get("connection", ["insecure = true"])
-        (self.home / "config.toml").write_text("\n".join(lines) + "\n")
+        write_atomic(self.home / "config.toml", "\n".join(lines) + "\n", owner="federate")
         for port in self.ports[: 1 if self.one_port else 3]:
             self._until_open(port)
 
     def supernode(self, client: int, extra: Sequence[str] | None = None, name: str | None = None) -> str:
-        """Start the SuperNode of a client; its name among the processes."""
+        """Start the SuperNode of a client; returns its name among the processes."""
         name = name or f"supernode-{client}"
         (port,) = free_ports(1)
         own = ["--port", str(port)] if self.one_port else ["--clientappio-api-address", f"127.0.0.1:{port}"]
@@ -92,7 +96,7 @@ class Network:
             )
 
     def run(self, app: Path, settings: dict[str, Any]) -> subprocess.Popen[str]:
-        """Submit an app; what it logs comes out of the process that is returned, which ends with the run."""
+        """Submit an app: a process that prints its log and ends with the run."""
         chosen = " ".join(f"{key}={_toml(value)}" for key, value in settings.items())
         command = [_tool("flwr"), "run", str(app), "here", "--stream", "--run-config", chosen]
         process = subprocess.Popen(
@@ -114,7 +118,7 @@ class Network:
         process.wait(timeout=30)
 
     def stop(self) -> None:
-        """End everything, politely for five seconds."""
+        """End all processes: SIGTERM, and SIGKILL after five seconds."""
         groups = {group for process in self.processes.values() for group in (process.pid, *_groups_below(process.pid))}
         for group in groups:
             _signal(group, signal.SIGTERM)
@@ -130,7 +134,7 @@ class Network:
         self.processes = {}
 
     def log(self, name: str) -> str:
-        """What a process has said."""
+        """The log of a process."""
         path = self.folder / f"{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -144,12 +148,12 @@ class Network:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     return
             time.sleep(0.2)
-        said = self.log("superlink")[-500:]
-        raise OSError(f"federate: the SuperLink must listen on port {port}, and does not; it says {said!r}")
+        tail = self.log("superlink")[-500:]
+        raise OSError(f"federate: the SuperLink does not listen on port {port}; the end of its log: {tail!r}")
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Ports on which nothing listens."""
     sockets = [socket.socket() for _ in range(number)]
     try:
         for each in sockets:
@@ -161,14 +165,13 @@ def free_ports(number: int) -> list[int]:
 
 
 def write_app(folder: Path) -> Path:
-    """A Flower app of the client and the server beside this file."""
-    app = folder / "app"
-    (app / "federation").mkdir(parents=True, exist_ok=True)
-    here = Path(__file__).parent
-    for name in ("client.py", "server.py"):
-        shutil.copy(here / name, app / "federation" / name)
-    (app / "federation" / "__init__.py").write_text("")
-    (app / "pyproject.toml").write_text(APP)
+    """Write a Flower app with a copy of the client, which is to start without fedpick, and the installed server."""
+    app, package = folder / "app", folder / "app" / "federation"
+    client = (Path(__file__).parent / "client.py").read_text()
+    server = "from fedpick.flower.demo import server\n\napp = server.app\n"
+    for path, text in {"client.py": client, "server.py": server, "__init__.py": ""}.items():
+        write_atomic(package / path, text, owner="federate")
+    write_atomic(app / "pyproject.toml", APP, owner="federate")
     return app
 
 
@@ -219,7 +222,7 @@ def _tool(name: str) -> str:
 
 
 def _groups_below(pid: int) -> set[int]:
-    """The process groups of all descendants, which Flower starts in sessions of their own."""
+    """The process groups of all descendants, which Flower starts in sessions of their own (psutil is no dependency)."""
     try:
         listing = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid="], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

@@ -1,0 +1,59 @@
+"""The server of ``fedpick federate``: FedAvg, with the strategy that the run config names around it."""
+
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, MetricRecord
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from fedpick import registry
+from fedpick.flower import Selecting
+from fedpick.flower.demo.client import CLASSES, DIM, accuracy, data, mean_loss
+from fedpick.protocol import Selector
+
+app = ServerApp()
+
+
+def build_strategy(name: str, *, m: int, d: int, rounds: int) -> Selector[Any]:
+    """The strategy of this name with those of the parameters that it takes.
+
+    Args:
+        name: Its short name.
+        m: Clients per round.
+        d: Candidates per round.
+        rounds: Rounds in which adapow-d shrinks d, in ten steps or as many as there are rounds.
+
+    >>> build_strategy("full", m=2, d=4, rounds=10)
+    Full()
+    """
+    parameters = {"m": m, "d": d, "rounds": rounds, "steps": min(10, rounds)}
+    selector: Selector[Any] = registry.build_fitting("Selector", name, parameters)
+    return selector
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the rounds of the run config."""
+    config = context.run_config
+    clients, rounds, seed = int(config["clients"]), int(config["rounds"]), int(config["seed"])
+    selector = build_strategy(str(config["strategy"]), m=int(config["m"]), d=int(config["d"]), rounds=rounds)
+    test = [data(client, seed, samples=50) for client in range(clients)]
+    x, y = (np.concatenate(parts) for parts in zip(*test, strict=True))
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        w = arrays["w"].numpy()
+        return MetricRecord({"loss": mean_loss(w, x, y), "accuracy": accuracy(w, x, y)})
+
+    selecting = Selecting(
+        FedAvg(fraction_evaluate=1.0),
+        selector,
+        seed=seed,
+        clients=clients,
+        batch=32,
+        wait=float(config["wait"]),
+        poll_timeout=float(config["poll-timeout"]),
+        folder=str(config["folder"]) or None,
+    )
+    first = ArrayRecord({"w": Array(np.zeros((DIM + 1, CLASSES), np.float32))})
+    selecting.start(grid, first, rounds, timeout=float(config["train-timeout"]), evaluate_fn=evaluate)

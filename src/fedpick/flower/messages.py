@@ -1,0 +1,238 @@
+"""Messages to Flower nodes: sending with a time-out, a grid limited to some nodes, reading and checking replies.
+
+A reply that is an error, silent, NaN or lacks a key counts as no answer.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two pulls
+LARGEST = float(np.finfo(np.float32).max)
+
+
+def exchange(grid: Grid, messages: Sequence[Message], timeout: float | None) -> list[Message | None]:
+    """Send messages and wait: the reply to each of them, None where none came in time.
+
+    Replies come in any order, and an error made by the SuperLink names the SuperLink as its sender: only the id of the
+    message that it answers says whose it is. Messages expire with the time-out, so that no work is left behind.
+    """
+    for message in messages:
+        if timeout is not None:
+            message.metadata.ttl = min(message.metadata.ttl, timeout)
+    replies: list[Message | None] = [None] * len(messages)
+    if not messages:
+        return replies
+    sent = list(grid.push_messages(list(messages)))  # a generator would kill a deployment
+    if len(sent) == len(messages):
+        waiting = {name: i for i, name in enumerate(sent) if name}  # None: refused by the SuperLink
+    else:  # this grid leaves out what was refused, but has set the ids
+        ids = {message.metadata.message_id: i for i, message in enumerate(messages)}
+        waiting = {name: ids[name] for name in sent if name in ids}
+    end = None if timeout is None else time.monotonic() + timeout
+    pause = FIRST_PAUSE
+    while waiting:
+        for reply in grid.pull_messages(list(waiting)):
+            i = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if i is not None:
+                replies[i] = reply
+        left = pause if end is None else end - time.monotonic()
+        if not waiting or left <= 0:
+            break
+        time.sleep(min(pause, left))
+        pause = min(1.5 * pause, LONGEST_PAUSE)
+    return replies
+
+
+class FilteredGrid(Grid):
+    """A grid that lists only some nodes, and that pulls replies more often than Flower's three seconds.
+
+    Args:
+        grid: The grid behind it.
+        nodes: The nodes to list, a node once for each of its seats; None lists all.
+    """
+
+    def __init__(self, grid: Grid, nodes: Sequence[int] | None = None) -> None:
+        self.grid, self.nodes = grid, nodes
+
+    def get_node_ids(self) -> Iterable[int]:
+        """The nodes that it lists."""
+        return self.grid.get_node_ids() if self.nodes is None else list(self.nodes)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Send messages and wait for the replies."""
+        return [reply for reply in exchange(self.grid, list(messages), timeout) if reply is not None]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages, by the grid behind."""
+        return self.grid.push_messages(list(messages))
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Pull replies, by the grid behind."""
+        return self.grid.pull_messages(message_ids)
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Make a message, by the grid behind."""
+        return self.grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def set_run(self, run: Any) -> None:
+        """Set the run of the grid behind."""
+        self.grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        """The run of the grid behind."""
+        return self.grid.run
+
+
+def read_metric(reply: Message | None, key: str) -> float:
+    """A number from the metrics of a reply; NaN where there is no such number."""
+    if reply is None or not reply.has_content():
+        return math.nan
+    for record in reply.content.metric_records.values():
+        value = record.get(key)
+        if isinstance(value, int | float):
+            try:
+                return float(value)
+            except OverflowError:
+                return math.nan
+    return math.nan
+
+
+def read_loss(reply: Message | None, key: str, bounds: tuple[float, float]) -> float:
+    """A loss from a reply; NaN unless float32 can hold it and it lies within the bounds."""
+    value = read_metric(reply, key)
+    return value if abs(value) <= LARGEST and bounds[0] <= value <= bounds[1] else math.nan
+
+
+def read_size(reply: Message | None) -> float:
+    """num-examples from a reply; NaN unless it is 0 or between 1e-30 and 1e30."""
+    value = read_metric(reply, "num-examples")
+    return value if value == 0 or 1e-30 <= value <= 1e30 else math.nan
+
+
+def read_identity(reply: Message | None) -> str | None:
+    """The stable identity that a node reports: a name (in a ConfigRecord) or its partition-id (a metric)."""
+    if reply is None or not reply.has_content():
+        return None
+    for record in reply.content.config_records.values():
+        if isinstance(name := record.get("name"), str) and name:
+            return f"name={name}"
+    number = read_metric(reply, "partition-id")
+    return f"partition-id={int(number)}" if number >= 0 and number.is_integer() else None
+
+
+def error_text(reply: Message) -> str:
+    """The last line of the error in a reply."""
+    lines = [line for line in str(reply.error.reason).strip().splitlines() if line.strip()]
+    return f"error: {lines[-1].strip()[:200]}" if lines else "error without a reason"
+
+
+def update_fault(reply: Message | None, model: Mapping[str, NDArray[Any]]) -> str | None:
+    """Why an update cannot enter the average, or None; it needs the model's names and shapes, and finite numbers."""
+    if reply is None:
+        return "no reply in time"
+    if not reply.has_content():
+        return error_text(reply) if reply.has_error() else "empty reply"
+    records = list(reply.content.array_records.values())
+    if len(records) != 1 or len(reply.content.metric_records) > 1:
+        return f"{len(records)} array and {len(reply.content.metric_records)} metric records instead of one of each"
+    if set(records[0]) != set(model):
+        return f"array names differ from the model's: {sorted(set(records[0]) ^ set(model))[:3]}"
+    for name, array in records[0].items():
+        try:
+            values = array.numpy()
+        except (ValueError, TypeError, EOFError, OSError) as error:
+            return f"array {name!r} cannot be read: {error}"
+        if values.shape != model[name].shape:
+            return f"array {name!r} has shape {values.shape}, the model has {model[name].shape}"
+        if values.dtype.kind not in "biufc" or not np.isfinite(values).all():
+            return f"array {name!r} is not finite"
+    return None
+
+
+def set_weights(replies: Sequence[Message], weights: Sequence[float], key: str) -> None:
+    """Overwrite the metric by which strategies weigh updates, num-examples, with these weights."""
+    for reply, weight in zip(replies, weights, strict=True):
+        _metrics(reply)[key] = float(weight)
+
+
+def drop_uncommon_metrics(replies: Sequence[Message]) -> list[str]:
+    """Remove metrics that not all replies have in one form, which strategies require; returns their names."""
+    if not replies:
+        return []
+    forms = [{key: _form(value) for key, value in _metrics(reply).items()} for reply in replies]
+    common = {key for key, form in forms[0].items() if all(other.get(key) == form for other in forms[1:])}
+    dropped = sorted({key for form in forms for key in form} - common)
+    if dropped or len({next(iter(reply.content.metric_records)) for reply in replies}) > 1:
+        name = next(iter(replies[0].content.metric_records))
+        for reply in replies:
+            values = {key: value for key, value in _metrics(reply).items() if key in common}
+            for old in list(reply.content.metric_records):
+                del reply.content[old]
+            reply.content[name] = MetricRecord(values)
+    return dropped
+
+
+def scale_updates(replies: Sequence[Message], model: Mapping[str, NDArray[Any]], total: float) -> None:
+    """Scale every update, the difference to the model, by ``total``: the sum of weights by which an average divides."""
+
+    def scaled(array: Array, before: NDArray[Any]) -> Array:
+        values = array.numpy()
+        if values.dtype.kind != "f":
+            return array
+        return Array(np.asarray(before + total * (values - before), values.dtype))
+
+    for reply in replies:
+        (name, record), *_ = reply.content.array_records.items()
+        reply.content[name] = ArrayRecord({key: scaled(array, model[key]) for key, array in record.items()})
+
+
+def messages_by_seat(
+    messages: Iterable[Message], clients: Mapping[int, int], nodes: Mapping[int, int]
+) -> dict[int, Message]:
+    """The strategy's training messages by seat, each with its seat in its config: a client in two seats trains twice.
+
+    Messages to nodes without a seat are dropped; one that has to serve two seats of a node is copied.
+
+    Args:
+        messages: What the strategy wants to send.
+        clients: The client in each taken seat.
+        nodes: The node of each taken seat.
+    """
+    by_node: dict[int, list[Message]] = {}
+    for message in messages:
+        by_node.setdefault(message.metadata.dst_node_id, []).append(message)
+    found: dict[int, Message] = {}
+    for seat, node in nodes.items():
+        own = by_node.get(node)
+        if own:
+            message = own.pop(0) if len(own) > 1 else own[0]
+            about, content = message.metadata, RecordDict(dict(message.content.items()))
+            name = next(iter(content.config_records), "config")
+            settings = dict(content.config_records.get(name, {}))
+            content[name] = ConfigRecord({**settings, "fedpick-seat": seat, "fedpick-client": clients[seat]})
+            found[seat] = Message(
+                content, dst_node_id=node, message_type=about.message_type, ttl=about.ttl, group_id=about.group_id
+            )
+    return found
+
+
+def _metrics(reply: Message) -> MetricRecord:
+    """The record of metrics, made where there is none."""
+    for record in reply.content.metric_records.values():
+        return record
+    reply.content["metrics"] = MetricRecord()
+    return _metrics(reply)
+
+
+def _form(value: Any) -> tuple[bool, int]:
+    return isinstance(value, list), len(value) if isinstance(value, list) else 1

@@ -1,0 +1,201 @@
+"""``Selecting``: a Flower strategy around any Flower strategy, whose clients are chosen by a selector."""
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedpick.flower.history import History
+from fedpick.flower.messages import FilteredGrid
+from fedpick.flower.options import Options
+from fedpick.flower.round import Adapter, Aggregated
+from fedpick.protocol import Selector
+
+
+class SelectingMixin(Strategy):
+    """``Selecting`` for a strategy that overrides ``start()``: a base class to put in front of it.
+
+    A ``start()`` of the class itself, in front of the mixin, must call ``super().start()``.
+
+    >>> from flwr.serverapp.strategy import FedAvg
+    >>> from fedpick import PowerOfChoice
+    >>> class Mine(SelectingMixin, FedAvg):
+    ...     "A strategy of one's own, which may have a start() of its own."
+    >>> strategy = Mine(fraction_evaluate=0.5).select_with(PowerOfChoice(m=3, d=6), seed=7)
+    """
+
+    adapter: Adapter | None = None
+
+    def select_with(self, selector: Selector[Any], **options: Any) -> Self:
+        """Have a selector pick the clients; returns the strategy itself.
+
+        Args:
+            selector: What picks the clients.
+            **options: The keyword options of ``Selecting``.
+        """
+        self.adapter = Adapter(selector, Options(**options), self)
+        return self
+
+    @property
+    def history(self) -> History:
+        """The rounds played so far (``history.rows``) and the metrics measured (``history.measured``)."""
+        return self._adapter.state.history
+
+    @property
+    def _adapter(self) -> Adapter:
+        if self.adapter is None:
+            raise ValueError(f"{type(self).__name__}: select_with(selector) must come before start(), got none")
+        return self.adapter
+
+    @property
+    def _inside(self) -> Strategy:
+        """The strategy whose methods ours call."""
+        return super()  # type: ignore[return-value]
+
+    def start(self, grid: Grid, initial_arrays: ArrayRecord, *args: Any, **options: Any) -> Result:  # type: ignore[override]
+        """The rounds, by the ``start()`` of the strategy behind, with its arguments; ``evaluate_fn`` is recorded."""
+        if len(args) == 5:
+            *args, options["evaluate_fn"] = args  # type: ignore[assignment]
+        if options.get("evaluate_fn") is not None:
+            options["evaluate_fn"] = self._adapter.recorded(options["evaluate_fn"])
+        self._adapter.begin(initial_arrays)
+        result = super().start(FilteredGrid(grid), initial_arrays, *args, **options)
+        self._adapter.save()  # with what was measured after the last round
+        return result
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The training messages of the strategy inside, to the clients that were picked."""
+        configure = lambda seen: self._inside.configure_train(server_round, arrays, config, seen)  # noqa: E731
+        return self._adapter.configure_train(server_round, arrays, grid, configure)
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Aggregated:
+        """The model that the strategy inside makes of the valid updates."""
+        aggregate = lambda valid: self._inside.aggregate_train(server_round, valid)  # noqa: E731
+        return self._adapter.aggregate_train(server_round, replies, aggregate)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The evaluation messages of the strategy inside, to clients that are available."""
+        configure = lambda seen: self._inside.configure_evaluate(server_round, arrays, config, seen)  # noqa: E731
+        return self._adapter.configure_evaluate(server_round, grid, configure)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The metrics that the strategy inside makes of the evaluations that it can average."""
+        aggregate = lambda usable: self._inside.aggregate_evaluate(server_round, usable)  # noqa: E731
+        return self._adapter.aggregate_evaluate(replies, aggregate)
+
+    def summary(self) -> None:
+        """Log the selector with its options, and the strategy's own settings."""
+        self._adapter.log_summary()
+        self._inside.summary()
+
+
+class Selecting(SelectingMixin):
+    """A Flower strategy that trains the clients which a selector picks, and is otherwise the strategy inside.
+
+    ``Selecting(FedAvg(), PowerOfChoice(m=3, d=6))`` is Power-of-Choice on Flower.
+
+    Args:
+        strategy: Any Flower strategy that does not override ``start()`` (for those see ``SelectingMixin``).
+        selector: What picks the clients.
+        seed: The random seed of the picks.
+        clients: K, the number of clients to wait for before the first round; the seats m unless given.
+        wait: Seconds to wait for them at most.
+        query: The type of the messages that ask for sizes and losses.
+        poll_timeout: Seconds that a client has to answer one.
+        quarantine: Rounds for which a client that failed is left alone; doubled at each failure, up to eight times.
+        fallback: When nobody answers the poll, "rand" draws the seats by size among the others; "skip" trains nobody.
+        batch: b, the size of the mini-batch that cpow-d polls.
+        poll_loss: The name of the loss in the metrics of a poll's reply.
+        train_loss: The name of the loss in the metrics of a training reply.
+        loss_range: The lowest and the highest loss that is valid; another one counts as no answer.
+        weights: "selection" averages with the weights of the selector (plainly, for Power-of-Choice), "examples"
+            with the clients' own num-examples.
+        folder: Where the state and the history are kept; a server that starts again with the same folder resumes.
+
+    >>> from flwr.serverapp.strategy import FedAvg
+    >>> from fedpick import PowerOfChoice
+    >>> Selecting(FedAvg(), PowerOfChoice(m=3, d=6), seed=7, poll_timeout=20)
+    Selecting(FedAvg, PowerOfChoice(m=3, d=6, loss='full', score=LocalLoss(by_size=False)))
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        selector: Selector[Any],
+        *,
+        seed: int = 0,
+        clients: int | None = None,
+        wait: float = 120.0,
+        query: str = "query.loss",
+        poll_timeout: float = 30.0,
+        quarantine: int = 2,
+        fallback: Literal["rand", "skip"] = "rand",
+        batch: int | None = None,
+        poll_loss: str = "loss",
+        train_loss: str = "train_loss",
+        loss_range: tuple[float, float] = (0.0, math.inf),
+        weights: Literal["selection", "examples"] = "selection",
+        folder: str | Path | None = None,
+    ) -> None:
+        if not isinstance(strategy, Strategy):
+            raise ValueError(f"Selecting: strategy must be a Strategy of flwr.serverapp.strategy, got {strategy!r}")
+        if type(strategy).start is not Strategy.start:
+            name = type(strategy).__name__
+            rule = f"one with Flower's own start(); make `class Mine(SelectingMixin, {name})` instead"
+            raise ValueError(f"Selecting: strategy must be {rule}, got {strategy!r}")
+        options = Options(
+            seed=seed,
+            clients=clients,
+            wait=wait,
+            query=query,
+            poll_timeout=poll_timeout,
+            quarantine=quarantine,
+            fallback=fallback,
+            batch=batch,
+            poll_loss=poll_loss,
+            train_loss=train_loss,
+            loss_range=loss_range,
+            weights=weights,
+            folder=folder,
+        )
+        self.strategy, self.adapter = strategy, Adapter(selector, options, strategy)
+
+    def __repr__(self) -> str:
+        return f"Selecting({type(self.strategy).__name__}, {self._adapter.selector!r})"
+
+    @property
+    def _inside(self) -> Strategy:
+        return self.strategy
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Play Flower's rounds; rounds that an earlier run of the server has played are skipped.
+
+        Args:
+            grid: Flower's grid.
+            initial_arrays: The first model.
+            num_rounds: The number of rounds, with those of earlier runs.
+            timeout: Seconds for training, and for evaluation; what is not done by then is dropped.
+            train_config: Settings for the clients' training.
+            evaluate_config: Settings for the clients' evaluation.
+            evaluate_fn: The server's own evaluation; what it returns is recorded in the history.
+        """
+        return super().start(
+            grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn=evaluate_fn
+        )

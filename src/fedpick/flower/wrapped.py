@@ -1,0 +1,108 @@
+"""The Flower strategy inside ``Selecting``: its settings, lifted for a call, and what it remembers between rounds."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
+
+
+class Wrapped:
+    """A Flower strategy and those that it is wrapped around, as the differential-privacy wrappers are."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+        self.given = [dict(vars(layer)) for layer in self.layers]
+
+    @property
+    def layers(self) -> list[Any]:
+        """The strategy, the one inside it, and so on."""
+        found: list[Any] = []
+        inner: Any = self.strategy
+        while inner is not None and all(inner is not other for other in found):
+            found.append(inner)
+            inner = getattr(inner, "strategy", None)
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the classes of all layers."""
+        return [type(layer).__name__ for layer in self.layers]
+
+    def setting(self, name: str, default: Any) -> Any:
+        """A setting of the outermost layer that has it."""
+        return next((getattr(layer, name) for layer in self.layers if hasattr(layer, name)), default)
+
+    @property
+    def weight_key(self) -> str:
+        """The metric by which the strategy weighs updates."""
+        return str(self.setting("weighted_by_key", "num-examples"))
+
+    def train_all_visible(self, nodes: int) -> contextlib.AbstractContextManager[None]:
+        """Within this context the strategy trains all nodes that it sees; it neither waits for more nor samples."""
+        return self._lifted({"fraction_train": 1.0, "min_train_nodes": nodes, "min_available_nodes": nodes})
+
+    def evaluate_at_most(self, nodes: int) -> contextlib.AbstractContextManager[None]:
+        """Within this context the strategy requires no more nodes for evaluation than there are."""
+        names = ("min_evaluate_nodes", "min_available_nodes")
+        return self._lifted({name: min(nodes, self.setting(name, nodes)) for name in names})
+
+    @contextlib.contextmanager
+    def _lifted(self, values: Mapping[str, Any]) -> Iterator[None]:
+        changed = [(layer, name, getattr(layer, name)) for layer in self.layers for name in values.keys() & vars(layer)]
+        try:
+            for layer, name, _ in changed:
+                setattr(layer, name, values[name])
+            yield
+        finally:
+            for layer, name, old in changed:
+                setattr(layer, name, old)
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        """What the strategy came to remember (moments, momentum, a clipping norm), as layer/attribute/kind/key.
+
+        Settings that were given and never changed are left out, so that a run can be continued with others.
+        """
+        found: dict[str, NDArray[Any]] = {}
+        for i, (layer, given) in enumerate(zip(self.layers, self.given, strict=True)):
+            for name, value in vars(layer).items():
+                kind, parts = _flatten(value)
+                if kind != "number" or name not in given or value != given[name]:
+                    found |= {f"{i}/{name}/{kind}/{key}": part for key, part in parts.items()}
+        return found
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Give the strategy back what ``memory`` returned."""
+        whole: dict[tuple[int, str, str], dict[str, NDArray[Any]]] = {}
+        for path, part in arrays.items():
+            layer, name, kind, key = path.split("/", 3)
+            whole.setdefault((int(layer), name, kind), {})[key] = part
+        for (i, name, kind), parts in whole.items():
+            setattr(self.layers[i], name, _unflatten(kind, parts))
+
+
+def _flatten(value: Any) -> tuple[str, dict[str, NDArray[Any]]]:
+    if isinstance(value, ArrayRecord):
+        return "record", {key: array.numpy() for key, array in value.items()}
+    if isinstance(value, np.ndarray):
+        return "array", {"": value}
+    if isinstance(value, dict) and value and all(isinstance(part, np.ndarray | np.generic) for part in value.values()):
+        return "dict", {str(key): np.asarray(part) for key, part in value.items()}
+    if isinstance(value, list) and value and all(isinstance(part, np.ndarray | np.generic) for part in value):
+        return "list", {f"{i:06d}": np.asarray(part) for i, part in enumerate(value)}
+    if isinstance(value, bool | int | float | np.generic):
+        return "number", {"": np.asarray(value)}
+    return "none", {}
+
+
+def _unflatten(kind: str, parts: dict[str, NDArray[Any]]) -> Any:
+    if kind == "record":
+        return ArrayRecord({key: Array(part) for key, part in parts.items()})
+    if kind == "dict":
+        return parts
+    if kind == "list":
+        return [parts[key] for key in sorted(parts)]
+    return parts[""].item() if kind == "number" else parts[""]
