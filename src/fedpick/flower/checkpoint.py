@@ -59,13 +59,13 @@ class ServerState(NamedTuple):
 
         facts, model, leaves = state.facts, group("model"), group("selector")
         clients = ClientTable.from_columns(facts["identities"], group("clients"))
-        structure = jax.tree.structure(selector.init(len(clients)))
+        first, structure = jax.tree.flatten(selector.init(len(clients)))
         return cls(
             int(facts["rounds"]),
             ArrayRecord({name: Array(model[name]) for name in facts["names"]}),
             clients,
             History.from_plain(facts["history"]),
-            jax.tree.unflatten(structure, [jnp.asarray(leaves[str(i)]) for i in range(structure.num_leaves)]),
+            jax.tree.unflatten(structure, [jnp.asarray(leaves[str(i)]) for i in range(len(first))]),
             group("strategy"),
         )
 

@@ -56,7 +56,7 @@ class SelectingMixin(Strategy):
         """The strategy whose methods ours call."""
         return super()  # type: ignore[return-value]
 
-    def start(self, grid: Grid, initial_arrays: ArrayRecord, *args: Any, **options: Any) -> Result:  # type: ignore[override]
+    def start(self, grid: Grid, initial_arrays: ArrayRecord, *args: Any, **options: Any) -> Result:
         """The rounds, by the ``start()`` of the strategy behind, with its arguments; ``evaluate_fn`` is recorded."""
         if len(args) == 5:
             *args, options["evaluate_fn"] = args  # type: ignore[assignment]
