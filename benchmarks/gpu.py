@@ -23,7 +23,7 @@ from workloads import FMNIST
 
 import fedpick
 from fedpick import Rand
-from fedpick.sim import Federation, mlp, simulate, simulation
+from fedpick.sim import MLP, Federation, simulate, simulation
 from fedpick.sim.federation import pixels
 
 RUNS = {1: 100, 12: 100, 120: 100, 480: 50}  # runs at once: rounds of a call
@@ -45,7 +45,7 @@ def seconds(program: Callable[[], Any]) -> float:
 
 
 def model(objective: str = "cross-entropy") -> Any:
-    return mlp(784, 10, objective=objective)
+    return MLP(objective=objective)
 
 
 def fedpick_time(

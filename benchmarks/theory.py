@@ -19,7 +19,7 @@ import machine
 import numpy as np
 
 from fedpick import PowerOfChoice
-from fedpick.sim import quadratic
+from fedpick.sim import Quadratic
 from fedpick.theory import mean_weights, quadratic_problem, random_points
 
 K, M, POINTS, DRAWS, LOOPED = 30, 3, 1_000, 10_000, 3
@@ -54,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     arguments = parser.parse_args()
-    federation = quadratic(K=K)
+    federation = Quadratic(K=K).federation()
     x = np.asarray(federation.x, float)
     problem = quadratic_problem(federation.share, x[:, 0], x[:, 1:])
     points = random_points(problem, POINTS, 150.0)

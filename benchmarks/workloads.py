@@ -7,10 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.sim import Dirichlet, Federation, Local, fashion_mnist, logistic, mlp, synthetic
-from fedpick.sim.datasets import find_fashion_mnist
+from fedpick.sim import (
+    MLP,
+    Dirichlet,
+    FashionMNIST,
+    Federation,
+    Local,
+    Logistic,
+    ModelSpec,
+    Synthetic,
+    find_fashion_mnist,
+)
 from fedpick.sim.federation import pixels
-from fedpick.sim.models import Model
 
 Numbers = np.ndarray[Any, Any]
 
@@ -32,10 +40,10 @@ class Workload:
     def federation(self, data: str | Path | None = None) -> Federation:
         """Fashion-MNIST where its files are found, else random bytes of its shape; or Synthetic(1,1)."""
         if self.name == "syn":
-            return synthetic(1, 1, K=self.K, seed=0)
+            return Synthetic(1, 1, K=self.K, seed=0).federation()
         partition = Dirichlet(K=self.K, alpha=0.3)
         try:
-            return fashion_mnist(partition, data=find_fashion_mnist(data))
+            return FashionMNIST(partition).federation(find_fashion_mnist(data))
         except (ConnectionError, FileNotFoundError):
             rng = np.random.default_rng(0)
             x, test_x = (rng.integers(0, 256, (number, 28, 28), np.uint8) for number in (60_000, 10_000))
@@ -43,10 +51,10 @@ class Workload:
             name = "random bytes in the shape of Fashion-MNIST, whose files were not found"
             return Federation.from_partition(x, y, partition, test=(test_x, test_y), prepare=pixels, name=name)
 
-    def model(self) -> Model:
+    def model(self) -> ModelSpec:
         """Logistic regression where there is no hidden layer, else a ReLU network."""
-        dim, *hidden, classes = self.widths
-        return mlp(dim, classes, tuple(hidden), self.dropout) if hidden else logistic(dim, classes)
+        _, *hidden, _ = self.widths
+        return MLP(tuple(hidden), self.dropout) if hidden else Logistic()
 
     def local(self) -> Local:
         """Local training."""

@@ -15,7 +15,7 @@ import altair as alt
 import numpy as np
 
 from fedpick import PowerOfChoice, Rand
-from fedpick.sim import quadratic
+from fedpick.sim import Quadratic
 from fedpick.theory import (
     Constants,
     decaying_bound,
@@ -33,7 +33,7 @@ Rows = list[dict[str, Any]]
 
 
 def paper_quadratic(K: int) -> Any:
-    federation = quadratic(K=K)
+    federation = Quadratic(K=K).federation()
     x = np.asarray(federation.x, float)
     return quadratic_problem(federation.share, x[:, 0], x[:, 1:])
 

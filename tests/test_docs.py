@@ -16,7 +16,13 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedpick"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 API = sorted((ROOT / "docs" / "api").glob("*.md"))
-LINKED = [*PAGES, *API, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "examples").rglob("README.md"))]
+LINKED = [
+    *PAGES,
+    *API,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "examples").rglob("README.md")),
+]
 LINKED += sorted((ROOT / "examples").glob("*.ipynb"))
 
 

@@ -4,6 +4,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedpick import (
+        checks,
+        compare,
+        config,
+        experiment,
+        flower,
+        paper,
+        registry,
+        results,
+        selectors,
+        sim,
+        storage,
+        theory,
+    )
     from fedpick.checks import LawBrokenError, check_selector
     from fedpick.ledger import Ledger
     from fedpick.protocol import (
@@ -20,9 +34,9 @@ if TYPE_CHECKING:
         seat_key,
     )
     from fedpick.pytrees import pytree, static
+    from fedpick.registry import STRATEGIES, strategy
     from fedpick.selectors import (
         AFL,
-        STRATEGIES,
         ClippedLoss,
         Full,
         LocalLoss,
@@ -33,12 +47,34 @@ if TYPE_CHECKING:
         Score,
         Shrinking,
         Uniform,
-        from_dict,
-        strategy,
-        to_dict,
     )
 
 __version__ = "0.1.0"
+
+# Public name -> where it is; looked up when it is first asked for, so that `fedpick --help` need not wait for JAX.
+_HOME = {
+    "checks": "LawBrokenError check_selector",
+    "ledger": "Ledger",
+    "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
+    "pytrees": "pytree static",
+    "registry": "STRATEGIES strategy",
+    "selectors": "AFL ClippedLoss Full LocalLoss PowerOfChoice QFairLoss Rand Schedule Score Shrinking Uniform",
+}
+_NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
+_ROOMS = (
+    "checks",
+    "compare",
+    "config",
+    "experiment",
+    "flower",
+    "paper",
+    "registry",
+    "results",
+    "selectors",
+    "sim",
+    "storage",
+    "theory",
+)
 
 __all__ = [
     "AFL",
@@ -62,27 +98,36 @@ __all__ = [
     "Shrinking",
     "Uniform",
     "check_selector",
+    "checks",
     "client_key",
-    "from_dict",
+    "compare",
+    "config",
+    "experiment",
+    "flower",
     "init_key",
+    "paper",
     "pick",
     "pytree",
+    "registry",
+    "results",
     "round_keys",
     "seat_key",
+    "selectors",
+    "sim",
     "static",
+    "storage",
     "strategy",
-    "to_dict",
+    "theory",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, looked up when it is first asked for: ``fedpick --help`` need not wait for JAX."""
-    if name in __all__:
-        for room in ("selectors", "protocol", "pytrees", "ledger", "checks"):
-            found = getattr(importlib.import_module(f"fedpick.{room}"), name, None)
-            if found is not None:
-                globals()[name] = found
-                return found
+    if name in _ROOMS:
+        return importlib.import_module(f"fedpick.{name}")
+    if name in _NAMES:
+        value = getattr(importlib.import_module(f"fedpick.{_NAMES[name]}"), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module 'fedpick' has no attribute {name!r}")
 
 

@@ -10,13 +10,13 @@ import time
 
 import numpy as np
 import pytest
+from fedpick.compare.labels import names
 from scipy import stats
 from support.made_up import made_up
 from typer.testing import CliRunner
 
 from fedpick.cli import app
 from fedpick.compare import Choices, Comparison, experiments
-from fedpick.compare.labels import names
 from fedpick.experiment import to_dict
 from fedpick.results import confidence
 

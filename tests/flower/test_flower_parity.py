@@ -7,7 +7,7 @@ from support.fake_grid import FakeGrid, params_of, record_of, simulated_app
 
 from fedpick import init_key, strategy
 from fedpick.flower import Selecting
-from fedpick.sim import Local, logistic, simulate, synthetic
+from fedpick.sim import Local, Logistic, Synthetic, simulate
 
 SEED, ROUNDS = 3, 20
 SELECTORS = {
@@ -23,7 +23,7 @@ SELECTORS = {
 
 @pytest.fixture(scope="module")
 def problem():
-    return synthetic(1, 1, K=10, dim=12, classes=4, seed=5), logistic(12, 4), Local(tau=4, b=20, eta=0.1)
+    return Synthetic(1, 1, K=10, dim=12, classes=4, seed=5).federation(), Logistic(), Local(tau=4, b=20, eta=0.1)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from fedpick import PowerOfChoice, strategy
 from fedpick.flower import Selecting
 from fedpick.flower.demo import client as demo
 from fedpick.flower.demo.processes import _tool
-from fedpick.sim import Federation, Local, logistic, simulate
+from fedpick.sim import Federation, Local, Logistic, simulate
 from fedpick.storage import load_state
 
 pytestmark = pytest.mark.slow
@@ -219,7 +219,7 @@ def problem(tmp_path_factory):
     y = np.argmax(x @ rng.normal(size=(5, 3)) + rng.normal(size=(4, 3))[client], axis=1)
     path = tmp_path_factory.mktemp("data") / "data.npz"
     np.savez(path, x=x, y=y, client=client, tau=3, eta=0.1)
-    return Federation.from_arrays(x, y, client), logistic(5, 3), Local(tau=3, b=64, eta=0.1), path
+    return Federation.from_arrays(x, y, client), Logistic(), Local(tau=3, b=64, eta=0.1), path
 
 
 SELECTORS = {

@@ -12,7 +12,7 @@ import pytest
 
 from fedpick import PowerOfChoice
 from fedpick.metrics import METRICS
-from fedpick.sim import Local, quadratic, quadratic_model, simulate
+from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
 
 COSTS = ["messages", "bytes_down", "bytes_up", "poll_samples", "train_samples", "seconds"]
 BY_EVALUATION = ["seed", "d", "round", *METRICS]
@@ -23,7 +23,7 @@ BOTH = pytest.mark.parametrize(("by", "names"), [("evaluation", BY_EVALUATION), 
 @pytest.fixture(scope="module")
 def result():
     selector, local = PowerOfChoice(1, jnp.array([2, 3])), Local(1, 1, 1e-3)
-    return simulate(quadratic(K=4, v=2), quadratic_model(2), selector, local, rounds=6, every=3, seeds=2)
+    return simulate(Quadratic(K=4, v=2), QuadraticModel(), selector, local, rounds=6, every=3, seeds=2)
 
 
 def tables(frame, runs, times):

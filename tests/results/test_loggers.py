@@ -18,7 +18,7 @@ import pytest
 from fedpick import Full, Rand
 from fedpick.metrics import METRICS
 from fedpick.results import MLflow, TensorBoard
-from fedpick.sim import Local, digits, logistic, quadratic, quadratic_model, simulate, simulation
+from fedpick.sim import Digits, Local, Logistic, Quadratic, QuadraticModel, simulate, simulation
 from fedpick.sim._engine.batching import Bundles
 from fedpick.sim.partition import IID
 
@@ -28,7 +28,7 @@ def play(monkeypatch):
     """Four runs of twenty rounds in chunks of ten, evaluated after every five."""
     monkeypatch.setattr(simulation, "CHUNK", 10)
     local, options = Local(1, 1, jnp.array([1e-3, 2e-3])), {"rounds": 20, "every": 5, "seeds": 2}
-    return functools.partial(simulate, quadratic(K=4, v=2), quadratic_model(2), Rand(2), local, **options)
+    return functools.partial(simulate, Quadratic(K=4, v=2), QuadraticModel(), Rand(2), local, **options)
 
 
 def same(one, other):
@@ -83,7 +83,7 @@ def test_a_watch_cannot_change_the_result(play):
 
 def test_before_the_first_round_there_is_a_seat_for_everybody_too():
     seen = []
-    simulate(quadratic(K=4, v=2), quadratic_model(2), Full(), Local(1, 1, 1e-3), rounds=1, watch=seen.append)
+    simulate(Quadratic(K=4, v=2), QuadraticModel(), Full(), Local(1, 1, 1e-3), rounds=1, watch=seen.append)
     assert [part.records["clients"].shape for part in seen] == [(1, 0, 4), (1, 1, 4)]
 
 
@@ -135,11 +135,11 @@ import jax
 port, host = sys.argv[1:]
 jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(host))
 from fedpick import Rand
-from fedpick.sim import Local, quadratic, quadratic_model, simulate, simulation
+from fedpick.sim import Local, Quadratic, QuadraticModel, simulate, simulation
 simulation.CHUNK = 2
 seen = []
 watch = lambda result: seen.append([result.rounds, result.metrics["loss"].tolist()])
-problem = quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3)
+problem = Quadratic(K=4, v=2).federation(), QuadraticModel(), Rand(2), Local(1, 1, 1e-3)
 result = simulate(*problem, rounds=4, every=2, seeds=3, watch=watch)
 print(json.dumps({"seen": seen, "loss": result.metrics["loss"].tolist()}))
 """
@@ -277,7 +277,7 @@ def test_mlflow_has_each_evaluation_of_each_run_once(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "CHUNK", 100)
     monkeypatch.setattr("fedpick.results.loggers.MLFLOW_BATCH", 20)
     store = f"sqlite:///{tmp_path / 'runs.db'}"
-    play = functools.partial(simulate, digits(IID(5)), logistic(64, 10), Rand(2), rounds=200, every=50)
+    play = functools.partial(simulate, Digits(IID(5)).federation(), Logistic(), Rand(2), rounds=200, every=50)
     with MLflow("trial", store) as log:
         result = play(Local(1, 8, jnp.array([0.1, 0.2])), watch=log)
         log(result)

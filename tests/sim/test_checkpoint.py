@@ -9,14 +9,14 @@ import optax
 import pytest
 
 from fedpick import Rand
-from fedpick.sim import Federation, Local, from_apply, mlp, quadratic, quadratic_model, simulate, simulation
+from fedpick.sim import MLP, Federation, Local, Quadratic, QuadraticModel, from_apply, simulate, simulation
 
 
 @pytest.fixture
 def play(monkeypatch):
     monkeypatch.setattr(simulation, "CHUNK", 5)
     options = {"rounds": 20, "every": 5}
-    return functools.partial(simulate, quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3), **options)
+    return functools.partial(simulate, Quadratic(K=4, v=2), QuadraticModel(), Rand(2), Local(1, 1, 1e-3), **options)
 
 
 def test_a_foreign_truncated_or_senseless_file_is_refused_and_left_alone(play, tmp_path):
@@ -41,11 +41,11 @@ def test_another_model_optimiser_or_preparation_is_another_simulation(tmp_path, 
     x, y, client = rng.normal(size=(40, 4)), rng.integers(0, 3, 40), np.arange(40) % 4
 
     def play(other):
-        model, local, prepare = mlp(4, 3, (5,), 0.0), Local(1, 4, 0.1), (lambda z: z * 1.0)
+        model, local, prepare = MLP((5,), 0.0), Local(1, 4, 0.1), (lambda z: z * 1.0)
         if change == "hidden":
-            model = mlp(4, 3, (6 if other else 5,), 0.0)
+            model = MLP((6 if other else 5,), 0.0)
         if change == "dropout":
-            model = mlp(4, 3, (5,), 0.5 if other else 0.0)
+            model = MLP((5,), 0.5 if other else 0.0)
         if change == "closure":
             scale = 2.0 if other else 1.0
             model = from_apply(lambda key: jnp.zeros((4, 3)), lambda w, x, key: scale * x @ w)
@@ -102,7 +102,7 @@ def test_a_checkpoint_is_found_by_another_process(tmp_path):
 
     code = (
         "import sys; from fedpick import PowerOfChoice; from fedpick.sim import *\n"
-        "result = simulate(quadratic(K=4, v=2), quadratic_model(2), PowerOfChoice(1, 2), Local(1, 1, 1e-3), rounds=20,"
+        "result = simulate(Quadratic(K=4, v=2), QuadraticModel(), PowerOfChoice(1, 2), Local(1, 1, 1e-3), rounds=20,"
         " every=5, checkpoint=sys.argv[1]); print(result.metrics['loss'].tolist())"
     )
     run = functools.partial(

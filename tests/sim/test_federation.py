@@ -18,24 +18,24 @@ from hypothesis import strategies as st
 from fedpick import PowerOfChoice, Rand
 from fedpick.sim import (
     IID,
+    MLP,
     Bernoulli,
     Devices,
+    Digits,
     Dirichlet,
+    FashionMNIST,
     Federation,
     Local,
+    Logistic,
     PowerLaw,
+    Quadratic,
+    QuadraticModel,
     Server,
     Shards,
+    Synthetic,
     Trace,
     datasets,
-    digits,
-    fashion_mnist,
-    logistic,
-    mlp,
-    quadratic,
-    quadratic_model,
     simulate,
-    synthetic,
 )
 from fedpick.sim.availability import AlternatingHalves, DayAndNight, Failures
 from fedpick.sim.evaluation import batch_losses, everybody, full_losses
@@ -131,10 +131,10 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: DayAndNight(period=0.0), "DayAndNight: period must be above 0, got 0.0"),
         (lambda: Trace(np.zeros(3)), "Trace: present must be Bool[rounds, K] with a round at least, got shape (3,)"),
         (lambda: Devices(speed=0.0), "Devices: speed must be above 0, got 0.0"),
-        (lambda: logistic(0, 2), "logistic: dim must be at least 1, got 0"),
-        (lambda: mlp(2, 2, (3,), 1.0), "mlp: dropout must be at least 0 and below 1, got 1.0"),
-        (lambda: logistic(2, 2, "hinge"), "objective must be one of 'cross-entropy', 'minus-probability', got 'hinge'"),
-        (lambda: synthetic(-1.0), "synthetic: alpha must be finite and at least 0, got -1.0"),
+        (lambda: Logistic(), "logistic: dim must be at least 1, got 0"),
+        (lambda: MLP((3,), 1.0), "mlp: dropout must be at least 0 and below 1, got 1.0"),
+        (lambda: Logistic("hinge"), "objective must be one of 'cross-entropy', 'minus-probability', got 'hinge'"),
+        (lambda: Synthetic(-1.0).federation(), "synthetic: alpha must be finite and at least 0, got -1.0"),
     ],
 )  # fmt: skip
 def test_bad_input_gets_one_sentence(make, sentence):
@@ -145,7 +145,7 @@ def test_bad_input_gets_one_sentence(make, sentence):
 
 
 def test_bad_arguments_of_simulate_get_one_sentence():
-    toy, model, local = quadratic(K=4, v=2), quadratic_model(2), Local(1, 1, 0.1)
+    toy, model, local = Quadratic(K=4, v=2).federation(), QuadraticModel(), Local(1, 1, 0.1)
     for options, sentence in [
         ({"rounds": 0}, "simulate: rounds must be at least 1, got 0"),
         ({"rounds": 2.5}, "simulate: rounds must be a whole number, got 2.5"),
@@ -174,13 +174,13 @@ def test_bad_arguments_of_simulate_get_one_sentence():
 
 def test_a_model_that_does_not_fit_gets_one_sentence():
     toy = Federation.from_arrays(np.eye(4), [0, 1, 2, 2], [0, 0, 1, 1])
-    good = logistic(4, 3)
+    good = Logistic()
     for model, sentence in [
         (
-            logistic(4, 2),
+            Logistic(),
             "simulate: the loss of every client must be finite before round 0, got NaN for 1; does the model",
         ),
-        (logistic(5, 3), "simulate: model.losses must take samples of shape (4,), got"),
+        (Logistic(), "simulate: model.losses must take samples of shape (4,), got"),
         (
             good._replace(losses=lambda p, x, y, key: jnp.zeros((2, 1))),
             "model.losses must give one number per sample (2,), got shape (2, 1)",
@@ -200,7 +200,7 @@ def test_sums_over_a_large_client_stay_exact():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(100_003, 4))
     big = Federation.from_arrays(x, rng.integers(0, 10, len(x)), np.minimum(np.arange(len(x)), 3))
-    model = logistic(4, 10)
+    model = Logistic()
     zeros = model.init(jax.random.key(0))
     params = {"w": jnp.asarray(rng.normal(size=(4, 10)), jnp.float32), "b": zeros["b"]}
     logits = x @ np.asarray(params["w"], np.float64)
@@ -232,8 +232,8 @@ def test_fewer_available_than_d_is_said():
     there[0, :2] = False
     with pytest.warns(UserWarning, match="simulate: fewer clients were available than d=3 in 50% of the rounds"):
         simulate(
-            quadratic(4, 2),
-            quadratic_model(2),
+            Quadratic(4, 2).federation(),
+            QuadraticModel(),
             PowerOfChoice(1, 3),
             Local(1, 1, 1e-4),
             rounds=4,
@@ -279,8 +279,8 @@ def test_epochs_go_through_all_samples_before_any_comes_again():
 
 
 def test_a_poll_is_the_mean_loss_of_those_asked_and_nan_for_the_others():
-    federation = synthetic(1, 1, K=6, seed=3)
-    model = logistic(60, 10)
+    federation = Synthetic(1, 1, K=6, seed=3).federation()
+    model = Logistic()
     w = np.random.default_rng(0).normal(size=(60, 10)).astype(np.float32)
     params = {"w": jnp.asarray(w), "b": jnp.arange(10, dtype=jnp.float32)}
     asked = np.array([True, False, True, True, False, True])
@@ -303,7 +303,7 @@ def test_a_poll_is_the_mean_loss_of_those_asked_and_nan_for_the_others():
 
 
 def test_at_a_model_of_zeros_all_clients_are_exactly_tied():
-    federation, model = synthetic(1, 1, seed=0), logistic(60, 10)
+    federation, model = Synthetic(1, 1, seed=0).federation(), Logistic()
     params = model.init(jax.random.key(0))
     asked = jnp.ones(30, bool)
     assert len(np.unique(full_losses(federation, model, params, asked))) == 1
@@ -312,7 +312,7 @@ def test_at_a_model_of_zeros_all_clients_are_exactly_tied():
 
 def test_the_cost_of_a_poll_grows_with_those_asked_and_not_with_everybody():
     """Read off the compiled program: a loop as long as the samples asked for, and no pass over all of them."""
-    federation, model = synthetic(1, 1, K=30, seed=1), logistic(60, 10)
+    federation, model = Synthetic(1, 1, K=30, seed=1).federation(), Logistic()
     text = str(
         jax.make_jaxpr(lambda p, a: full_losses(federation, model, p, a))(
             model.init(jax.random.key(0)), jnp.ones(30, bool)
@@ -325,10 +325,10 @@ def test_the_cost_of_a_poll_grows_with_those_asked_and_not_with_everybody():
 
 
 def test_synthetic_is_as_the_notes_have_it():
-    sizes = np.concatenate([np.asarray(synthetic(seed=s).count) for s in range(20)])
+    sizes = np.concatenate([np.asarray(Synthetic(seed=s).federation().count) for s in range(20)])
     assert sizes.min() >= int(0.9 * 50)
     assert 1.5 < np.log(sizes - 40.0).std() < 2.5
-    federation = synthetic(0, 0, seed=0)
+    federation = Synthetic(0, 0, seed=0).federation()
     assert federation.x.shape[1] == 60
     within = np.concatenate(
         [np.asarray(federation.x)[int(s) : int(s + n)] - np.asarray(federation.x)[int(s) : int(s + n)].mean(0)
@@ -339,7 +339,7 @@ def test_synthetic_is_as_the_notes_have_it():
 
 
 def test_digits_need_no_download():
-    federation = digits()
+    federation = Digits().federation()
     assert federation.num_clients == 30
     assert len(federation.y) + len(federation.test_y) == 1797
     assert abs(float(federation.x.min())) <= 1
@@ -368,13 +368,13 @@ def files(tmp_path, monkeypatch):
 
 def test_fashion_mnist_is_found_by_option_and_by_variable_and_stays_bytes(files, monkeypatch):
     partition = Dirichlet(K=5, alpha=1.0)
-    federation = fashion_mnist(partition, data=files.parent)
+    federation = FashionMNIST(partition).federation(files.parent)
     assert federation.x.shape == (600, 28, 28)
     assert federation.x.dtype == jnp.uint8
     seen = np.asarray(federation.prepare(federation.x[:2]), np.float64)
     np.testing.assert_allclose(seen, (np.asarray(federation.x[:2]) / 255 - 0.1307) / 0.3081, atol=1e-5)
     monkeypatch.setenv("FEDPICK_DATA", str(files))
-    np.testing.assert_array_equal(fashion_mnist(partition).y, federation.y)
+    np.testing.assert_array_equal(FashionMNIST(partition).federation().y, federation.y)
 
 
 def test_altered_truncated_and_missing_files_are_named(files, monkeypatch, tmp_path):
@@ -383,13 +383,13 @@ def test_altered_truncated_and_missing_files_are_named(files, monkeypatch, tmp_p
     for bad in (whole[:-10], whole + b"x"):
         (files / name).write_bytes(bad)
         with pytest.raises(ValueError, match=rf"fashion_mnist: {name} must have MD5 .*, got another: it is truncated"):
-            fashion_mnist(data=files)
+            FashionMNIST().federation(files)
     (files / name).unlink()
     with pytest.raises(FileNotFoundError, match="fashion_mnist: data must be a folder with train-images"):
-        fashion_mnist(data=files)
+        FashionMNIST().federation(files)
     monkeypatch.setenv("FEDPICK_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match="fashion_mnist: FEDPICK_DATA must be a folder with"):
-        fashion_mnist()
+        FashionMNIST().federation()
 
 
 def test_offline_is_one_sentence_and_a_bad_download_is_not_kept(files, monkeypatch, tmp_path):
@@ -404,13 +404,13 @@ def test_offline_is_one_sentence_and_a_bad_download_is_not_kept(files, monkeypat
     with pytest.raises(
         ConnectionError, match=r"fashion_mnist: could not download .* put the official files into a folder"
     ):
-        fashion_mnist()
+        FashionMNIST().federation()
     monkeypatch.setattr("urllib.request.urlopen", lambda *a, **o: io.BytesIO(b"not the file"))
     with pytest.raises(ValueError, match=r"must have MD5 .* nothing was kept"):
-        fashion_mnist()
+        FashionMNIST().federation()
     assert not [path for path in cache.rglob("*") if path.is_file()]
     monkeypatch.setattr("urllib.request.urlopen", lambda url, **o: (files / url.rsplit("/", 1)[1]).open("rb"))
-    federation = fashion_mnist(Dirichlet(K=5, alpha=1.0))
+    federation = FashionMNIST(Dirichlet(K=5, alpha=1.0)).federation()
     assert federation.x.shape[0] == 600
     assert sorted(path.name for path in cache.rglob("*") if path.is_file()) == sorted(datasets.MD5)
     shutil.rmtree(cache)
@@ -419,9 +419,9 @@ def test_offline_is_one_sentence_and_a_bad_download_is_not_kept(files, monkeypat
 def test_the_official_files_where_they_are():
     if "FEDPICK_DATA" not in os.environ:
         pytest.skip("FEDPICK_DATA does not name the official files")
-    federation = fashion_mnist(Dirichlet(K=100, alpha=0.3))
+    federation = FashionMNIST(Dirichlet(K=100, alpha=0.3)).federation()
     assert federation.x.shape == (60000, 28, 28)
     assert federation.test_x.shape == (10000, 28, 28)
     assert np.bincount(federation.y).tolist() == [6000] * 10
-    result = simulate(federation, mlp(784, 10), PowerOfChoice(3, 6), Local(30, 64, 0.05), rounds=30)
+    result = simulate(federation, MLP(), PowerOfChoice(3, 6), Local(30, 64, 0.05), rounds=30)
     assert result.metrics["test_accuracy"][0, -1] > 0.4

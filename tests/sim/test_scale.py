@@ -17,7 +17,7 @@ import pytest
 from support.rounds import compilations
 
 from fedpick import PowerOfChoice
-from fedpick.sim import Local, local, logistic, simulate, simulation, synthetic
+from fedpick.sim import Local, Logistic, Synthetic, local, simulate, simulation
 from fedpick.sim._engine import batching
 from fedpick.sim._engine.compilation import keep_programs
 from fedpick.sim._engine.multihost import divide
@@ -27,13 +27,13 @@ HOST = Path(__file__).parents[1] / "support" / "host.py"
 
 @pytest.fixture(scope="module")
 def federation():
-    return synthetic(1, 1, K=8, seed=0)
+    return Synthetic(1, 1, K=8, seed=0).federation()
 
 
 def play(federation, **options):
     selector = PowerOfChoice(m=2, d=jnp.array([2, 4]))
     options = {"rounds": 12, "every": 4, "seeds": 4, **options}
-    return simulate(federation, logistic(60, 10), selector, Local(tau=2, b=4, eta=0.05), **options)
+    return simulate(federation, Logistic(), selector, Local(tau=2, b=4, eta=0.05), **options)
 
 
 def same(a, b, exact=True):
@@ -55,7 +55,7 @@ def test_a_run_does_the_same_alone_and_among_others(federation):
     for run, what in enumerate(together.runs[:6:2]):
         alone = simulate(
             federation,
-            logistic(60, 10),
+            Logistic(),
             PowerOfChoice(m=2, d=what["d"]),
             Local(tau=2, b=4, eta=0.05),
             rounds=12,
@@ -118,7 +118,7 @@ def test_an_evaluation_beside_the_rounds_is_the_same_evaluation(federation, monk
 
 def test_steps_compiled_at_a_stretch_are_the_same_steps(federation):
     train = functools.partial(
-        local.train, federation, logistic(60, 10), Local(tau=7, b=4, eta=0.05), logistic(60, 10).init(jax.random.key(0))
+        local.train, federation, Logistic(), Local(tau=7, b=4, eta=0.05), Logistic().init(jax.random.key(0))
     )
     for unroll in (2, 7):
         one, other = (train(jnp.int32(3), jax.random.key(1), jnp.int32(0), number) for number in (1, unroll))
@@ -198,7 +198,7 @@ def test_a_dead_host_is_an_error_in_bounded_time_and_its_checkpoint_goes_on_with
 def test_more_hosts_than_runs_is_one_sentence(monkeypatch, federation, number):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     with pytest.raises(ValueError, match="seeds must make at least one run for each of the 2 hosts, got 1"):
-        simulate(federation, logistic(60, 10), PowerOfChoice(2, 2), Local(1, 1, 0.1), rounds=1, seeds=number)
+        simulate(federation, Logistic(), PowerOfChoice(2, 2), Local(1, 1, 0.1), rounds=1, seeds=number)
 
 
 def test_compiled_programs_are_kept_on_disk_and_found_by_the_next_invocation(tmp_path):
@@ -229,7 +229,7 @@ def test_a_home_that_cannot_be_written_to_costs_only_time(monkeypatch, tmp_path)
 LARGE = """
 import numpy as np, resource
 from fedpick import PowerOfChoice
-from fedpick.sim import Federation, Local, mlp, simulate
+from fedpick.sim import Federation, Local, MLP, simulate
 from fedpick.sim.federation import pixels
 
 K, each = 10_000, 600
@@ -238,7 +238,7 @@ x = np.frombuffer(rng.bytes(K * each * 784), np.uint8).reshape(K * each, 784)
 y = rng.integers(0, 10, K * each)
 federation = Federation.from_arrays(x, y, np.repeat(np.arange(K), each), prepare=pixels)
 del x, y
-result = simulate(federation, mlp(784, 10), PowerOfChoice(m=3, d=6), Local(30, 64, 0.005), rounds=5, every=5, seeds=2)
+result = simulate(federation, MLP(), PowerOfChoice(m=3, d=6), Local(30, 64, 0.005), rounds=5, every=5, seeds=2)
 assert np.isfinite(result.metrics["loss"]).all()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """

@@ -15,6 +15,7 @@ import fedpick
 from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform
 from fedpick.results import confidence
 from fedpick.sim import (
+    MLP,
     AlternatingHalves,
     Always,
     Bernoulli,
@@ -23,13 +24,12 @@ from fedpick.sim import (
     Failures,
     Federation,
     Local,
+    Logistic,
+    Quadratic,
+    QuadraticModel,
     Server,
     StepDecay,
     Trace,
-    logistic,
-    mlp,
-    quadratic,
-    quadratic_model,
     quadratic_optimum,
     simulate,
 )
@@ -61,15 +61,15 @@ def small(K=8, dim=6, classes=4, seed=0):
 
 
 PROBLEMS = {
-    "quadratic": (quadratic(K=8, v=3), quadratic_model(3), reference.Quadratic(), Local(2, 1, 1e-3)),
-    "logistic": (small(), logistic(6, 4), reference.Network(), Local(4, 8, 0.1, weight_decay=0.01)),
+    "quadratic": (Quadratic(K=8, v=3).federation(), QuadraticModel(), reference.Quadratic(), Local(2, 1, 1e-3)),
+    "logistic": (small(), Logistic(), reference.Network(), Local(4, 8, 0.1, weight_decay=0.01)),
     "minus-probability": (
         small(),
-        logistic(6, 4, "minus-probability"),
+        Logistic("minus-probability"),
         reference.Network(minus_probability=True),
         Local(4, 8, 0.1),
     ),
-    "mlp": (small(), mlp(6, 4, (7, 5), 0.5), reference.Network(0.5), Local(3, 8, 0.1)),
+    "mlp": (small(), MLP((7, 5), 0.5), reference.Network(0.5), Local(3, 8, 0.1)),
 }
 
 
@@ -218,7 +218,7 @@ SHORT = [COMBINATIONS[10 * row + row % 10] for row in range(10)]
 def test_every_strategy_runs_with_every_objective_and_availability_and_compiles_once(name, objective, world):
     parameters = {"score": fedpick.LocalLoss()} if "score" in EVERY[name] else {}
     selector = fedpick.strategy(name, **{**EVERY[name], **parameters})
-    model = logistic(6, 4, objective)
+    model = Logistic(objective)
     options = {"failures": Failures(0.1), "availability": WORLDS[world]}
     with compilations() as programs:
         result = simulate(small(), model, selector, Local(2, 4, 0.1), rounds=250, every=25, **options)
@@ -233,9 +233,9 @@ def test_every_strategy_runs_with_every_objective_and_availability_and_compiles_
 
 
 def test_quadratic_full_participation_reaches_the_optimum():
-    federation = quadratic(K=10, v=3)
+    federation = Quadratic(K=10, v=3).federation()
     best, lowest = quadratic_optimum(federation)
-    result = simulate(federation, quadratic_model(3), Full(), Local(1, 1, 0.05), rounds=400)
+    result = simulate(federation, QuadraticModel(), Full(), Local(1, 1, 0.05), rounds=400)
     np.testing.assert_allclose(result.params[0], best, rtol=1e-4)
     np.testing.assert_allclose(result.metrics["loss"][0, -1], lowest, rtol=1e-5)
 
@@ -243,8 +243,8 @@ def test_quadratic_full_participation_reaches_the_optimum():
 def test_a_client_in_two_seats_trains_independently():
     rng = np.random.default_rng(0)
     federation = Federation.from_arrays(rng.normal(size=(50, 3)), rng.integers(0, 2, 50), np.zeros(50, int))
-    result = simulate(federation, logistic(3, 2), Rand(2), Local(1, 5, 1.0), rounds=1, seeds=20)
-    alone = simulate(federation, logistic(3, 2), Rand(1), Local(1, 5, 1.0), rounds=1, seeds=20)
+    result = simulate(federation, Logistic(), Rand(2), Local(1, 5, 1.0), rounds=1, seeds=20)
+    alone = simulate(federation, Logistic(), Rand(1), Local(1, 5, 1.0), rounds=1, seeds=20)
     assert (result.records["clients"] == 0).all()
     assert not np.allclose(result.params["w"], alone.params["w"]), "both seats drew the same batch"
 
@@ -259,13 +259,13 @@ def test_another_draw_of_the_data_is_the_same_program():
             rng.normal(size=(100, 3)), rng.integers(0, 2, 100), client, classes=2, name=f"draw {seed}"
         )
         with compilations() as programs:
-            simulate(federation, logistic(3, 2), PowerOfChoice(1, 2), local, rounds=3)
+            simulate(federation, Logistic(), PowerOfChoice(1, 2), local, rounds=3)
         found.append(programs.count("chunk"))
     assert found == [1, 0]
 
 
 def test_costs_are_counted_exactly():
-    federation, model = small(), logistic(6, 4)
+    federation, model = small(), Logistic()
     count, size = np.asarray(federation.count), 4 * (6 * 4 + 4)
     local = Local(tau=3, b=10, eta=0.1)
     with pytest.warns(UserWarning, match=r"simulate: b=10 is more than \d of 8 clients hold"):
@@ -289,25 +289,25 @@ def test_costs_are_counted_exactly():
 
 
 def test_the_clock_waits_for_the_slowest_and_the_deadline_leaves_stragglers_behind():
-    federation = quadratic(K=4, v=2)
+    federation = Quadratic(K=4, v=2).federation()
     speed = jnp.array([1.0, 10.0, 100.0, 1000.0])
     devices = Devices(speed=speed, bandwidth=float("1e12"), latency=0.0)
     local = Local(tau=2, b=1, eta=1e-4)
-    result = simulate(federation, quadratic_model(2), Full(), local, rounds=3, devices=devices)
+    result = simulate(federation, QuadraticModel(), Full(), local, rounds=3, devices=devices)
     np.testing.assert_allclose(result.records["seconds"], 3 * 2 / 1.0, rtol=1e-5)
     strict = Devices(speed=speed, bandwidth=float("1e12"), latency=0.0, deadline=0.5)
-    left = simulate(federation, quadratic_model(2), Full(), local, rounds=3, devices=strict)
+    left = simulate(federation, QuadraticModel(), Full(), local, rounds=3, devices=strict)
     assert (left.records["clients"] == [-1, -1, 2, 3]).all()
     np.testing.assert_allclose(left.records["weights"].sum(axis=-1), 1, rtol=1e-6)
     np.testing.assert_allclose(left.records["seconds"], 0.5)
     assert (left.records["returned"] == 2).all()
-    polled = simulate(federation, quadratic_model(2), PowerOfChoice(1, 4), local, rounds=3, devices=devices)
+    polled = simulate(federation, QuadraticModel(), PowerOfChoice(1, 4), local, rounds=3, devices=devices)
     slowest = 1.0 + 6.0 / np.asarray(speed)[polled.records["clients"][..., 0]]
     np.testing.assert_allclose(polled.records["seconds"], slowest, rtol=1e-5)
 
 
 def test_failures_leave_empty_seats_and_the_model_stays_when_all_fail():
-    federation, model = quadratic(K=4, v=2), quadratic_model(2)
+    federation, model = Quadratic(K=4, v=2).federation(), QuadraticModel()
     local = Local(1, 1, 1e-3)
     dropped = jnp.array([[True, False, False, False], [True] * 4])
     result = simulate(federation, model, Full(), local, rounds=2, every=1, failures=Failures(dropped=dropped))
@@ -320,7 +320,7 @@ def test_failures_leave_empty_seats_and_the_model_stays_when_all_fail():
 
 @jax.numpy_dtype_promotion("standard")  # optax's own arithmetic is not strict
 def test_nobody_there_the_model_stays_under_every_server():
-    federation, model = quadratic(K=4, v=2), quadratic_model(2)
+    federation, model = Quadratic(K=4, v=2).federation(), QuadraticModel()
     nobody = Trace(jnp.zeros((1, 4), bool))
     for server in (Server(), Server(optax.adam, 0.1), Server(functools.partial(optax.sgd, momentum=0.9))):
         result = simulate(federation, model, Rand(2), Local(1, 1, 1e-3), rounds=3, server=server, availability=nobody)
@@ -343,7 +343,7 @@ def test_nobody_there_the_model_stays_under_every_server():
 @jax.numpy_dtype_promotion("standard")
 def test_other_optimisers_batches_and_servers_learn(options, server):
     local = Local(**{"tau": 5, "b": 8, "eta": 0.1, **options})
-    result = simulate(small(), logistic(6, 4), Rand(3), local, rounds=60, server=server, seeds=2)
+    result = simulate(small(), Logistic(), Rand(3), local, rounds=60, server=server, seeds=2)
     assert (result.metrics["loss"][:, -1] < 0.8 * result.metrics["loss"][:, 0]).all()
     assert (result.metric("worst_loss")[:, -1] >= result.metrics["loss"][:, -1]).all()
     assert (result.metric("loss_variance") >= 0).all()
@@ -354,14 +354,13 @@ def test_other_optimisers_batches_and_servers_learn(options, server):
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_a_large_proximal_term_holds_clients_at_the_global_model():
     free, held = (
-        simulate(small(), logistic(6, 4), Rand(3), Local(20, 8, 0.05, prox=prox), rounds=1, every=1)
-        for prox in (0.0, 15.0)
+        simulate(small(), Logistic(), Rand(3), Local(20, 8, 0.05, prox=prox), rounds=1, every=1) for prox in (0.0, 15.0)
     )
     assert np.abs(held.params["w"]).sum() < 0.5 * np.abs(free.params["w"]).sum()
 
 
 def test_targets_confidence_and_early_stop():
-    federation, model, local = quadratic(K=10, v=3), quadratic_model(3), Local(2, 1, 1e-3)
+    federation, model, local = Quadratic(K=10, v=3).federation(), QuadraticModel(), Local(2, 1, 1e-3)
     whole = simulate(federation, model, Rand(3), local, rounds=400, every=1, seeds=4)
     target = float(np.median(whole.metrics["loss"][:, 60]))
     rounds = whole.rounds_to("loss", target)
@@ -394,7 +393,9 @@ def test_ctrl_c_returns_what_is_done(monkeypatch, capsys):
 
     monkeypatch.setattr(Bundles, "play", interrupted)
     monkeypatch.setattr("fedpick.sim.simulation.CHUNK", 10)
-    result = simulate(quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3), rounds=100, every=5)
+    result = simulate(
+        Quadratic(K=4, v=2).federation(), QuadraticModel(), Rand(2), Local(1, 1, 1e-3), rounds=100, every=5
+    )
     assert (result.rounds, result.finished) == (20, False)
     assert result.evaluated.tolist() == [0, 5, 10, 15, 20]
     assert "stopped after round 20 of 100" in capsys.readouterr().err
@@ -402,7 +403,7 @@ def test_ctrl_c_returns_what_is_done(monkeypatch, capsys):
 
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_without_jit_the_same_rounds_are_played_and_an_error_names_round_and_client():
-    federation, model, local = small(K=4), logistic(6, 4), Local(2, 4, 0.1)
+    federation, model, local = small(K=4), Logistic(), Local(2, 4, 0.1)
     options = {"rounds": 2, "every": 2}
     for selector in (PowerOfChoice(1, 2), PowerOfChoice(1, 2, "batch")):
         plain = simulate(federation, model, selector, local, jit=False, **options)
@@ -410,7 +411,7 @@ def test_without_jit_the_same_rounds_are_played_and_an_error_names_round_and_cli
     with pytest.raises(
         FloatingPointError, match=r"simulate: round 0, client \d \(seat 0\): the local model must be finite"
     ):
-        simulate(quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(2, 1, 1e38), rounds=2, jit=False)
+        simulate(Quadratic(K=4, v=2), QuadraticModel(), Rand(2), Local(2, 1, 1e38), rounds=2, jit=False)
 
     def fussy(params, x, y, key):
         if key is not None and y.shape[0] == 4:
@@ -425,7 +426,7 @@ def test_without_jit_the_same_rounds_are_played_and_an_error_names_round_and_cli
 
 
 def test_progress_is_shown_in_plain_lines_where_there_is_no_terminal(capsys):
-    play = functools.partial(simulate, quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3), rounds=20)
+    play = functools.partial(simulate, Quadratic(K=4, v=2), QuadraticModel(), Rand(2), Local(1, 1, 1e-3), rounds=20)
     play()
     assert capsys.readouterr().err == ""
     play(progress=True)
@@ -434,5 +435,5 @@ def test_progress_is_shown_in_plain_lines_where_there_is_no_terminal(capsys):
 
 def test_on_a_terminal_there_is_a_bar(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    simulate(quadratic(K=4, v=2), quadratic_model(2), Rand(2), Local(1, 1, 1e-3), rounds=20, progress=True)
+    simulate(Quadratic(K=4, v=2), QuadraticModel(), Rand(2), Local(1, 1, 1e-3), rounds=20, progress=True)
     assert "20/20" in capsys.readouterr().err

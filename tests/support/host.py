@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick import PowerOfChoice
-from fedpick.sim import Local, logistic, simulate, simulation, synthetic
+from fedpick.sim import Local, Logistic, Synthetic, simulate, simulation
 from fedpick.sim._engine import checkpoint as disk
 from fedpick.sim._engine.batching import Bundles
 
@@ -54,9 +54,9 @@ def main(port, *rest):
 
     Bundles.play, disk.load = play, load
     jax.monitoring.register_event_listener(listen)
-    federation, selector = synthetic(1, 1, K=8, seed=0), PowerOfChoice(m=2, d=jnp.array([4]))
+    federation, selector = Synthetic(1, 1, K=8, seed=0).federation(), PowerOfChoice(m=2, d=jnp.array([4]))
     options = {"rounds": 12, "every": 4, "seeds": 8, "checkpoint": file}
-    result = simulate(federation, logistic(60, 10), selector, Local(tau=2, b=4, eta=0.05), **options)
+    result = simulate(federation, Logistic(), selector, Local(tau=2, b=4, eta=0.05), **options)
     found = {
         "devices": jax.local_device_count(),
         "held": held,

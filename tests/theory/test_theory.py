@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform
 from fedpick.cli import app
-from fedpick.sim import Local, logistic, quadratic, quadratic_optimum, simulate, synthetic
+from fedpick.sim import Local, Logistic, Quadratic, Synthetic, quadratic_optimum, simulate
 from fedpick.theory import (
     Constants,
     averaging_bound,
@@ -58,7 +58,7 @@ def random_logistic(seed, K=5, dim=3, classes=3, each=20):
 
 
 def paper_quadratic(K=30, seed=0):
-    federation = quadratic(K=K, seed=seed)
+    federation = Quadratic(K=K, seed=seed).federation()
     x = np.asarray(federation.x, float)
     return quadratic_problem(federation.share, x[:, 0], x[:, 1:]), federation
 
@@ -429,9 +429,9 @@ def test_the_fixed_bound_solves_the_recursion_of_its_proof():
 
 
 def test_the_trace_of_a_simulation_is_its_running_skew():
-    federation = synthetic(1, 1, K=10, seed=0)
+    federation = Synthetic(1, 1, K=10, seed=0).federation()
     local = Local(tau=10, b=20, eta=0.05)
-    result = simulate(federation, logistic(60, 10), PowerOfChoice(m=2, d=8), local, rounds=40, every=10, seeds=3)
+    result = simulate(federation, Logistic(), PowerOfChoice(m=2, d=8), local, rounds=40, every=10, seeds=3)
     trace = skew_trace(result)
     assert trace["round"].tolist() == [10, 20, 30, 40]
     gap = result.metrics["client_loss"][:, 1:]

@@ -1,12 +1,12 @@
-"""How every command behaves: errors are one sentence, Ctrl-C says what was kept, long work shows how far it is."""
+"""What every command shares: options, errors as one sentence, Ctrl-C, warnings, the console."""
 
 import contextlib
+import logging
 import os
 import shlex
 import signal
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +14,13 @@ from typing import Annotated, Any
 
 import typer
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the runs and of what is written.")]
-Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Any setting, such as local.tau=5.")]
-PATH_OPTIONS = ("--output", "-o", "--data", "--docs")  # options that say where things lie on this machine
-DISPLAY_OPTIONS = ("--quiet", "-q", "--json", "--debug")  # options that change no result
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for runs and reports.")]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder with Fashion-MNIST [default: FEDPICK_DATA].")]
+Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Override any setting, such as local.tau=5.")]
+PATH_OPTIONS = ("--output", "-o", "--data", "--docs")  # of this machine
+DISPLAY_OPTIONS = ("--quiet", "-q", "--json", "--debug")  # which change no result
 
 
 _INTERRUPTED: list[int] = []  # signals that came
@@ -27,8 +28,11 @@ _INTERRUPTED: list[int] = []  # signals that came
 
 @contextlib.contextmanager
 def cli_errors(debug: bool, output: Path | None = None, ended: str = "") -> Iterator[None]:
-    """Errors that a user can mend as their sentence, with exit code 1; Ctrl-C says what is kept in the output."""
+    """Show errors that a user can correct as one sentence, with exit code 1; on Ctrl-C say what is stored."""
     before = _listen()
+    _show_logs()
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # for "my_module:MyStrategy"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -45,7 +49,7 @@ def cli_errors(debug: bool, output: Path | None = None, ended: str = "") -> Iter
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         kept = output is not None and any(output.glob("*/*"))
-        rest = f"; what is done is kept in {output}; the same command goes on from there" if kept else ended
+        rest = f"; finished work is stored in {output}; the same command resumes from there" if kept else ended
         typer.echo(f"stopped{rest}", err=True)
         raise typer.Exit(1) from None
     finally:
@@ -53,8 +57,23 @@ def cli_errors(debug: bool, output: Path | None = None, ended: str = "") -> Iter
             signal.signal(signal.SIGINT, before)
 
 
+class _Echo(logging.Handler):
+    """Prints what the library logs as plain lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        typer.echo(record.getMessage(), err=True)
+
+
+def _show_logs() -> None:
+    log = logging.getLogger("fedpick")
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    if not any(isinstance(handler, _Echo) for handler in log.handlers):
+        log.addHandler(_Echo())
+
+
 def _listen() -> Any:
-    """Remember Ctrl-C: where it strikes in the middle of a callback, Python drops the exception."""
+    """Remember Ctrl-C: in the middle of a callback Python drops the exception."""
     _INTERRUPTED.clear()
     if threading.current_thread() is not threading.main_thread():
         return None
@@ -67,13 +86,13 @@ def _listen() -> Any:
 
 
 def raise_if_interrupted() -> None:
-    """Stop here if Ctrl-C came and was dropped."""
+    """Raise KeyboardInterrupt if Ctrl-C came and was dropped."""
     if _INTERRUPTED:
         raise KeyboardInterrupt
 
 
 def exit_process(code: Any) -> None:
-    """End the process; at once where it was interrupted, because a compiler may still be at work in it."""
+    """End the process; at once after an interruption, because a compiler may still be running in it."""
     if _INTERRUPTED:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -93,14 +112,20 @@ class _Noted:
             typer.echo(f"note: {message}", err=True)
 
 
+def ignore_unknown_files(store: Any, command: str, expected: tuple[str, ...] = ()) -> None:
+    """Name the files in the output folder that fedpick did not write."""
+    for path in store.unknown_files(expected):
+        typer.echo(f"{command}: ignoring {path}: not written by fedpick", err=True)
+
+
 def set_data_dir(data: Path | None) -> None:
-    """Where data sets are, for all that look for them."""
+    """Set ``FEDPICK_DATA`` for this process."""
     if data is not None:
         os.environ["FEDPICK_DATA"] = str(data)
 
 
 def command_line() -> str:
-    """The command, less where things lie on this machine and how much is shown."""
+    """The command, less paths of this machine and display options."""
     kept, skip = [], False
     for argument in sys.argv[1:]:
         if skip or argument.split("=")[0] in PATH_OPTIONS:
@@ -116,69 +141,3 @@ def console(stderr: bool = False, wide: int = 100) -> Any:
 
     plain = Console(stderr=stderr, highlight=False)
     return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, width=wide)
-
-
-class ProgressBar:
-    """A bar over everything that is to be done, in seconds of work as they were estimated; plain lines on no "
-    "terminal."""
-
-    def __init__(self, total: float, quiet: bool = False) -> None:
-        self.total, self.quiet, self.terminal = total, quiet, sys.stderr.isatty()
-        self.done = self.under_way = 0.0
-        self.began = self.printed = time.monotonic()
-        self.bar: Any = None
-
-    def __enter__(self) -> "ProgressBar":
-        if self.terminal and not self.quiet and self.total > 0:
-            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-            text = TextColumn("{task.description}")
-            columns = (text, BarColumn(), TaskProgressColumn(), TimeRemainingColumn(elapsed_when_finished=True))
-            self.bar = Progress(*columns, console=console(stderr=True), transient=True)
-            self.task = self.bar.add_task("", total=self.total)
-            self.bar.start()
-        return self
-
-    def at(self, text: str, work: float, part: float) -> None:
-        """This part of a piece of so much work is done."""
-        raise_if_interrupted()
-        self.under_way = work * part
-        share = min(1.0, (self.done + self.under_way) / self.total) if self.total > 0 else 1.0
-        if part >= 1:
-            self.done, self.under_way = self.done + work, 0.0
-        now = time.monotonic()
-        if self.bar is not None:
-            self.bar.update(self.task, completed=share * self.total, description=text)
-        elif not self.quiet and now - self.printed > 10:
-            self.printed = now
-            left = (now - self.began) * (1 - share) / share if share > 0 else 0.0
-            print(f"{share:4.0%}, about {duration(left)} left: {text}", file=sys.stderr, flush=True)
-
-    def begin(self, text: str) -> None:
-        """What comes now, which may take a while before it can say how far it is."""
-        if self.bar is not None:
-            self.bar.update(self.task, description=text)
-        elif not self.quiet:
-            print(f"{text} ...", file=sys.stderr, flush=True)
-
-    def note(self, text: str) -> None:
-        """A line that stays."""
-        if self.bar is not None:
-            self.bar.console.print(text, highlight=False)
-        elif not self.quiet:
-            print(text, file=sys.stderr, flush=True)
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-
-def duration(seconds: float) -> str:
-    """A time for people.
-
-    >>> duration(50), duration(400), duration(9000)
-    ('50 s', '7 min', '2.5 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

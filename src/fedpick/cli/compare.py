@@ -1,6 +1,5 @@
 """``fedpick compare``: which clients should I train on, and what do I gain?"""
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fedpick.cli._common import (
+    Data,
     Debug,
     Output,
     Quiet,
@@ -15,11 +15,11 @@ from fedpick.cli._common import (
     cli_errors,
     command_line,
     console,
-    raise_if_interrupted,
+    ignore_unknown_files,
     set_data_dir,
 )
+from fedpick.cli._progress import RunProgress
 
-COSTS = 6  # the first column of the table that is about costs
 EXAMPLES = """
 Examples:
 
@@ -39,24 +39,24 @@ def compare(
     ] = "synthetic",
     strategies: Annotated[
         str | None,
-        typer.Option(help="Short names with commas; `fedpick strategies` lists them (rand,pow-d,cpow-d,...)."),
+        typer.Option(help="Names with commas (see `fedpick strategies`), or my_module:MyStrategy."),
     ] = None,
-    m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients that train a round (a tenth).")] = None,
-    d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; give it several times (2 m).")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds (the task's).")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each strategy (10; fashion-mnist 3).")] = None,
+    m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients per round [default: K/10].")] = None,
+    d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; repeatable [default: 2m].")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds [default: task-specific].")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs per strategy [default: 10; fashion-mnist: 3].")] = None,
     target: Annotated[
-        str | None, typer.Option(help="What is to be reached, such as 0.5 or 80% (the loss that rand reaches).")
+        str | None, typer.Option(help="Value to reach, such as 0.5 or 80% [default: the loss that rand reaches].")
     ] = None,
-    metric: Annotated[str, typer.Option(help="Of what: loss, test_loss, test_accuracy, worst_loss, ...")] = "loss",
-    eta: Annotated[float | None, typer.Option(help="The learning rate (the task's).")] = None,
-    model: Annotated[str | None, typer.Option(help="logistic, mlp or quadratic (the task's).")] = None,
+    metric: Annotated[str, typer.Option(help="Metric of the target: loss, test_accuracy, worst_loss, ...")] = "loss",
+    eta: Annotated[float | None, typer.Option(help="Learning rate [default: task-specific].")] = None,
+    model: Annotated[str | None, typer.Option(help="logistic, mlp or quadratic [default: task-specific].")] = None,
     availability: Annotated[
         str | None, typer.Option(help="always, alternating-halves, bernoulli or day-and-night.")
     ] = None,
     objective: Annotated[str | None, typer.Option(help="cross-entropy, or minus-probability as the paper.")] = None,
     settings: Settings = None,
-    data: Annotated[Path | None, typer.Option(help="Folder with Fashion-MNIST; else FEDPICK_DATA.")] = None,
+    data: Data = None,
     output: Output = Path("comparison"),
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
     quiet: Quiet = False,
@@ -64,25 +64,25 @@ def compare(
 ) -> None:
     """Compare strategies on a task: a table, a sentence that says who wins, and a page (report.html).
 
-    Runs are kept in the output folder and not run again; an interrupted comparison goes on there.
+    Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
     with cli_errors(debug, output):
         set_data_dir(data)
         from fedpick.compare import Choices
 
-        chosen = Choices(
-            tuple(dict.fromkeys(name.strip() for name in strategies.split(","))) if strategies is not None else (),
-            m,
-            tuple(d or ()),
-            rounds,
-            seeds,
-            eta,
-            model,
-            availability,
-            objective,
-            tuple(settings or ()),
+        choices = Choices(
+            strategies=tuple(dict.fromkeys(map(str.strip, strategies.split(",")))) if strategies is not None else (),
+            m=m,
+            d=tuple(d or ()),
+            rounds=rounds,
+            seeds=seeds,
+            eta=eta,
+            model=model,
+            availability=availability,
+            objective=objective,
+            settings=tuple(settings or ()),
         )
-        _compare(task, chosen, metric, number(target), output, as_json, quiet)
+        _compare(task, choices, metric, number(target), output, as_json, quiet)
 
 
 compare.__doc__ = f"{compare.__doc__}{EXAMPLES}"
@@ -99,125 +99,65 @@ def number(text: str | None) -> float | None:
 
 
 def _compare(
-    task: str, chosen: Any, metric: str, value: float | None, output: Path, as_json: bool, quiet: bool
+    task: str, choices: Any, metric: str, value: float | None, output: Path, as_json: bool, quiet: bool
 ) -> None:
-    from fedpick.compare import Comparison, experiments, tell, write
-    from fedpick.compare.labels import names
-    from fedpick.experiment import to_dict
-    from fedpick.storage import RunStore, missing, run_missing
+    from fedpick.compare import check_target, experiments, report_on, write_report
+    from fedpick.experiment import missing, names, run_missing
+    from fedpick.storage import RunStore
 
     began = time.monotonic()
-    Comparison(("",), (), metric, value)  # a mistake in the target is an error now
-    found = experiments(task, chosen)
-    called = names([to_dict(experiment) for experiment in found])
-    summary = found[0].for_seed(found[0].seeds[0]).federation().summary()
+    check_target(metric, value)
+    chosen = experiments(task, choices)
+    summary = chosen[0].for_seed(chosen[0].seeds[0]).federation().summary()
     if metric.startswith("test") and not summary.test:
-        raise ValueError(f"compare: metric {metric} must have a test set to be taken from, and {summary.name} has none")
+        raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
     store = RunStore(output)
-    for stranger in store.unknown_files(("report.html", "summary.json")):
-        typer.echo(f"compare: {stranger} is not of fedpick's; it is left alone", err=True)
+    ignore_unknown_files(store, "compare", ("report.html", "summary.json"))
     if not quiet and not as_json:
-        typer.echo(
-            f"{summary}\n{len(found)} strategies, {len(found[0].seeds)} seeds, {found[0].rounds} rounds", err=True
-        )
-    kept = [experiment for experiment in found if not missing([experiment], store)]
-    with RunProgress(dict(zip(called, found, strict=True)), {id(e) for e in kept}, quiet or as_json) as race:
-        run_missing(found, store, race)
-    told = tell(found, store, metric, value, command_line())
-    page, plain = write(told, output, summary)
+        size = f"{len(chosen)} strategies, {len(chosen[0].seeds)} seeds, {chosen[0].rounds} rounds"
+        typer.echo(f"{summary}\n{size}", err=True)
+    named = dict(zip(names([experiment.to_plain() for experiment in chosen]), chosen, strict=True))
+    stored = {name for name, experiment in named.items() if not missing([experiment], store)}
+    with RunProgress(named, stored, quiet or as_json) as progress:
+        run_missing(chosen, store, progress)
+    report = report_on(chosen, store, metric=metric, value=value, command=command_line())
+    page, plain = write_report(report, output, summary)
     if as_json:
         typer.echo(plain.read_text(), nl=False)
         return
-    show(told)
-    typer.echo(f"\n{told.compared.answer}\n")
+    show(report.comparison)
+    typer.echo(f"\n{report.comparison.answer}\n")
     typer.echo(f"{page} has the charts, {plain.name} the numbers; {time.monotonic() - began:.0f} s")
 
 
-def show(told: Any) -> None:
+def show(comparison: Any) -> None:
     """The table of a comparison; in two parts where the terminal is narrow, and folded where it is very narrow."""
     from rich.measure import Measurement
 
-    from fedpick.compare.report import COLUMNS
+    from fedpick.compare import COLUMNS
 
-    screen, whole = console(wide=200), list(range(len(COLUMNS)))
+    screen, first, rest = console(wide=200), COLUMNS[:1], COLUMNS[1:]
+    results, costs = ([column for column in rest if column.cost is cost] for cost in (False, True))
 
     def fits(table: Any) -> bool:
         found: bool = Measurement.get(screen, screen.options.update(width=500), table).maximum <= screen.width
         return found
 
-    table = _table(told, whole)
-    for part in (whole,) if fits(table) else (whole[:COSTS], [0, *whole[COSTS:]]):
-        table = _table(told, part)
-        screen.print(table if fits(table) else _table(told, part, fold=True))
+    whole = _table(comparison, COLUMNS)
+    for part in (COLUMNS,) if fits(whole) else ([*first, *results], [*first, *costs]):
+        table = _table(comparison, part)
+        screen.print(table if fits(table) else _table(comparison, part, fold=True))
 
 
-def _table(told: Any, columns: list[int], fold: bool = False) -> Any:
+def _table(comparison: Any, columns: Any, fold: bool = False) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
-    from fedpick.compare.report import COLUMNS, cells
-
-    title = escape(f"target: {told.compared.told_goal}")
+    title = escape(f"target: {comparison.goal_with_source}")
     table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, show_lines=fold)
-    for column in columns:
-        side: Any = "right" if column else "left"
-        table.add_column(COLUMNS[column], justify=side, no_wrap=not fold, overflow="fold", vertical="bottom")
-    for row in map(cells, told.compared.standings):
-        table.add_row(*(escape(row[column]) for column in columns))
+    for place, column in enumerate(columns):
+        side: Any = "right" if place else "left"
+        table.add_column(column.title, justify=side, no_wrap=not fold, overflow="fold", vertical="bottom")
+    for one in comparison.summaries:
+        table.add_row(*(escape(column.text(one)) for column in columns))
     return table
-
-
-class RunProgress:
-    """How far each strategy is and its loss so far: a bar for each on a terminal, plain lines elsewhere."""
-
-    def __init__(self, experiments: dict[str, Any], kept: set[int], quiet: bool) -> None:
-        self.experiments, self.kept, self.quiet = experiments, kept, quiet
-        self.names = {e.identity(seed): name for name, e in experiments.items() for seed in e.seeds}
-        self.bar: Any = None
-        self.tasks: dict[str, Any] = {}
-        self.printed = time.monotonic()
-
-    def __enter__(self) -> "RunProgress":
-        if self.quiet or not sys.stderr.isatty():
-            return self
-        from rich.markup import escape
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns: tuple[Any, ...] = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("rounds"),
-        )
-        columns += (TextColumn("loss {task.fields[loss]}"), TimeRemainingColumn(elapsed_when_finished=True))
-        self.bar = Progress(*columns, console=console(stderr=True))
-        for name, experiment in self.experiments.items():
-            done = experiment.rounds if id(experiment) in self.kept else 0
-            text = "kept" if done else "..."
-            self.tasks[name] = self.bar.add_task(
-                escape(name), total=experiment.rounds, completed=done, loss=text, start=False
-            )
-        self.bar.start()
-        return self
-
-    def __call__(self, batch: Any, so_far: Any) -> None:
-        raise_if_interrupted()
-        losses = so_far.metric("loss")[:, -1]
-        rows: dict[str, list[float]] = {}
-        for run, loss in zip(batch.runs, losses, strict=True):
-            rows.setdefault(self.names[run.identity], []).append(float(loss))
-        for name, values in rows.items():
-            self._at(name, so_far.rounds, sum(values) / len(values))
-
-    def _at(self, name: str, rounds: int, loss: float) -> None:
-        if self.bar is not None:
-            self.bar.start_task(self.tasks[name])
-            self.bar.update(self.tasks[name], completed=rounds, loss=f"{loss:.4g}")
-        elif not self.quiet and (time.monotonic() - self.printed > 5 or rounds == self.experiments[name].rounds):
-            self.printed = time.monotonic()
-            total = self.experiments[name].rounds
-            print(f"{name}: round {rounds} of {total}, loss {loss:.4g}", file=sys.stderr, flush=True)
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()

@@ -9,7 +9,7 @@ from fedpick.cli._common import Debug, Settings, cli_errors, set_data_dir
 
 data = typer.Typer(no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data.")
 Folder = Annotated[
-    Path | None, typer.Option("--data", help="Folder of the data sets; else FEDPICK_DATA, or the cache.")
+    Path | None, typer.Option("--data", help="Folder of the data sets [default: FEDPICK_DATA, or the cache].")
 ]
 Task = Annotated[str, typer.Argument(help="synthetic, quadratic, digits, fashion-mnist, or a .toml or .npz file.")]
 
@@ -23,7 +23,7 @@ def fetch(folder: Folder = None, debug: Debug = False) -> None:
       fedpick data fetch
     """
     with cli_errors(debug):
-        from fedpick.sim.datasets import fetch_fashion_mnist, verify_fashion_mnist
+        from fedpick.sim import fetch_fashion_mnist, verify_fashion_mnist
 
         for path in verify_fashion_mnist(fetch_fashion_mnist(folder)):
             typer.echo(f"{path}: as published")
@@ -39,7 +39,7 @@ def verify(folder: Folder = None, debug: Debug = False) -> None:
     """
     with cli_errors(debug):
         set_data_dir(folder)
-        from fedpick.sim.datasets import find_fashion_mnist, verify_fashion_mnist
+        from fedpick.sim import find_fashion_mnist, verify_fashion_mnist
 
         for path in verify_fashion_mnist(find_fashion_mnist()):
             typer.echo(f"{path}: as published")
@@ -53,7 +53,7 @@ def describe(task: Task = "synthetic", settings: Settings = None, folder: Folder
 
       fedpick data describe my.npz
 
-      fedpick data describe digits --set partition.alpha=0.1
+      fedpick data describe digits --set data.partition.alpha=0.1
     """
     with cli_errors(debug):
         set_data_dir(folder)
@@ -74,11 +74,11 @@ def draw(
 
     Example:
 
-      fedpick data draw fashion-mnist --set partition.alpha=0.1 -o partition.png
+      fedpick data draw fashion-mnist --set data.partition.alpha=0.1 -o partition.png
     """
     with cli_errors(debug):
         set_data_dir(folder)
-        from fedpick.compare.charts import partition
+        from fedpick.compare import partition
         from fedpick.report import figure, page, write_chart
         from fedpick.storage import write_atomic
 

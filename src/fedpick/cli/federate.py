@@ -58,9 +58,9 @@ def federate(
 
 
 def _federate(settings: dict[str, Any], output: Path, quiet: bool) -> None:
-    from fedpick.compare import load, write
+    from fedpick.compare import load_report, write_report
+    from fedpick.experiment import result_of
     from fedpick.flower.demo import Network, write_app
-    from fedpick.results import Result
     from fedpick.storage import RunStore
 
     store, began = RunStore(output), time.monotonic()
@@ -89,11 +89,11 @@ def _federate(settings: dict[str, Any], output: Path, quiet: bool) -> None:
     echo("all processes are stopped")
     stored = store.load(runs[0].name)
     assert stored is not None
-    result = Result.from_arrays(int(stored.about["seed"]), int(stored.about["model_bytes"]), stored.arrays)
+    result = result_of(stored)
     if result.rounds < settings["rounds"]:
         raise ValueError(f"federate: {settings['rounds']} rounds must be played, got {result.rounds}")
     _show(result, settings)
-    page, _ = write(load(output, command=command_line()), output)
+    page, _ = write_report(load_report(output, command=command_line()), output)
     typer.echo(f"stored in {output}, in the format of simulations; {page} has the charts")
 
 

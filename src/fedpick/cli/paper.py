@@ -8,14 +8,13 @@ import typer
 from fedpick.cli._common import (
     Debug,
     Output,
-    ProgressBar,
     Quiet,
     cli_errors,
     command_line,
     console,
-    duration,
     set_data_dir,
 )
+from fedpick.cli._progress import ProgressBar, duration
 
 
 def paper(
@@ -59,8 +58,9 @@ def _paper(
     docs: Path | None,
     quiet: bool,
 ) -> None:
+    from fedpick.experiment import missing
     from fedpick.paper import FULL, ITEMS, QUICK, chosen, reproduce
-    from fedpick.storage import RunStore, missing
+    from fedpick.storage import RunStore
 
     size = QUICK if quick else FULL
     if seeds is not None:
@@ -110,7 +110,8 @@ def _write(found: Any, size: Any, store: Any, output: Path, docs: Path | None) -
 def _show(items: Any, size: Any, output: Path) -> None:
     from rich.table import Table
 
-    from fedpick.storage import RunStore, missing
+    from fedpick.experiment import missing
+    from fedpick.storage import RunStore
 
     table = Table(title=f"The paper, {size.name} version")
     for name in ("name", "in the paper", "what", "runs", "left to run"):

@@ -1,20 +1,20 @@
-"""``fedpick report``: the page of runs that are in a folder."""
+"""``fedpick report``: the page of the runs in a folder."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedpick.cli._common import Debug, cli_errors, command_line, set_data_dir
+from fedpick.cli._common import Data, Debug, cli_errors, command_line, set_data_dir
 
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that compare, run or federate has written.")],
     target: Annotated[
-        str | None, typer.Option(help="What is to be reached (as it was told, or what rand reaches).")
+        str | None, typer.Option(help="Value to reach [default: that of the comparison, or what rand reaches].")
     ] = None,
-    metric: Annotated[str, typer.Option(help="Of what: loss, test_loss, test_accuracy, ...")] = "loss",
-    data: Annotated[Path | None, typer.Option(help="Folder with Fashion-MNIST; else FEDPICK_DATA.")] = None,
+    metric: Annotated[str, typer.Option(help="Metric of the target: loss, test_loss, test_accuracy, ...")] = "loss",
+    data: Data = None,
     debug: Debug = False,
 ) -> None:
     """Draw report.html and summary.json of the runs in a folder, side by side.
@@ -28,16 +28,15 @@ def report(
     with cli_errors(debug):
         set_data_dir(data)
         from fedpick.cli.compare import number, show
-        from fedpick.compare import load, write
-        from fedpick.experiment import from_dict
+        from fedpick.compare import load_report, write_report
+        from fedpick.experiment import from_plain
 
-        told = load(folder, metric, number(target), command_line())
+        report = load_report(folder, metric=metric, value=number(target), command=command_line())
         summary = None
         try:
-            first = from_dict(told.experiments[0])[0]
-            summary = first.federation().summary()
+            summary = from_plain(report.experiments[0])[0].federation().summary()
         except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
             typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
-        page, _ = write(told, folder, summary)
-        show(told)
-        typer.echo(f"\n{told.compared.answer}\n\n{page}")
+        page, _ = write_report(report, folder, summary)
+        show(report.comparison)
+        typer.echo(f"\n{report.comparison.answer}\n\n{page}")

@@ -7,23 +7,34 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Debug, Output, ProgressBar, Quiet, Settings, cli_errors, console, duration, set_data_dir
+from fedpick.cli._common import (
+    Data,
+    Debug,
+    Output,
+    Quiet,
+    Settings,
+    cli_errors,
+    console,
+    ignore_unknown_files,
+    set_data_dir,
+)
+from fedpick.cli._progress import ProgressBar, duration
 
 
 def run(
     file: Annotated[Path, typer.Argument(help="A TOML file that describes the experiment, or several.")],
     settings: Settings = None,
     output: Output = Path("results"),
-    csv: Annotated[Path | None, typer.Option(help="Write the metrics of all runs by round there, too.")] = None,
-    tensorboard: Annotated[Path | None, typer.Option(help="Log to TensorBoard in this folder, as it goes.")] = None,
-    mlflow: Annotated[str | None, typer.Option(help="Log to this MLflow tracking URI, as it goes.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder with Fashion-MNIST; else FEDPICK_DATA.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the metrics of all runs to this file.")] = None,
+    tensorboard: Annotated[Path | None, typer.Option(help="Log to TensorBoard in this folder.")] = None,
+    mlflow: Annotated[str | None, typer.Option(help="Log to this MLflow tracking URI.")] = None,
+    data: Data = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Run the experiments of a file, and show where they end.
+    """Run the experiments of a file and show their final metrics.
 
-    A run that is in the output folder is not run again, and one that was interrupted goes on.
+    A run that is in the output folder is not run again, and an interrupted one resumes.
 
     Examples:
 
@@ -45,30 +56,30 @@ def _run(
     mlflow: str | None,
     quiet: bool,
 ) -> None:
-    from fedpick.experiment import differences, read
-    from fedpick.results import MLflow, TensorBoard
-    from fedpick.storage import RunStore, concatenate, missing
-    from fedpick.storage import run as run_all
+    from fedpick.experiment import differences, missing, read
+    from fedpick.experiment import run as run_all
+    from fedpick.results import MLflow, TensorBoard, concatenate
+    from fedpick.storage import RunStore
 
     experiments = read(file, settings)
     for experiment in experiments:
         experiment.check()  # a mistake is an error now, and not after an hour
     store = RunStore(output)
-    for stranger in store.unknown_files():
-        typer.echo(f"run: {stranger} is not of fedpick's; it is left alone", err=True)
+    ignore_unknown_files(store, "run")
     left = missing(experiments, store)
     work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
     if number and not quiet:
-        typer.echo(f"{number} runs are to be done, about {duration(work)} on two cores", err=True)
+        typer.echo(f"{number} runs to do, about {duration(work)} on two cores", err=True)
     with contextlib.ExitStack() as stack:
         whole = stack.enter_context(ProgressBar(work, quiet))
         makers: list[Any] = [lambda: TensorBoard(tensorboard)] if tensorboard else []
         makers += [lambda: MLflow(tracking_uri=mlflow)] if mlflow else []
         logs = stack.enter_context(_Logs(makers))
 
+        different = differences([experiment.to_plain() for experiment in experiments])
         labels = {
             experiment.identity(seed): {"seed": seed, **label}
-            for experiment, label in zip(experiments, differences(experiments), strict=True)
+            for experiment, label in zip(experiments, different, strict=True)
             for seed in experiment.seeds
         }
 
@@ -80,7 +91,7 @@ def _run(
         found = run_all(experiments, output, watch)
     if csv is not None:
         concatenate(found).to_csv(csv)
-    _show(experiments, found, [*differences(experiments)])
+    _show(experiments, found)
 
 
 class _Logs(contextlib.ExitStack):
@@ -99,11 +110,12 @@ class _Logs(contextlib.ExitStack):
             log(so_far)
 
 
-def _show(experiments: Any, found: Any, labels: list[dict[str, Any]]) -> None:
+def _show(experiments: Any, found: Any) -> None:
     import numpy as np
     from rich import box
     from rich.table import Table
 
+    from fedpick.experiment import names
     from fedpick.results import confidence
 
     target = experiments[0].metrics
@@ -120,9 +132,7 @@ def _show(experiments: Any, found: Any, labels: list[dict[str, Any]]) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     if target.target is not None:
         table.add_column(f"to {target.value:g} [95 %]", justify="right", no_wrap=True)
-    for experiment, result, label in zip(experiments, found, labels, strict=True):
-        words = [value if path == "selector" else f"{path} = {value}" for path, value in label.items()]
-        name = ", ".join(words) or experiment.name or "the experiment"
+    for name, result in zip(names([e.to_plain() for e in experiments]), found, strict=True):
         sent = (result.costs["bytes_down"] + result.costs["bytes_up"]).sum(axis=1) / 1e6
         ends = {metric: result.metric(metric)[:, -1] for metric in ("loss", "test_accuracy", "worst_loss")}
         cells = [

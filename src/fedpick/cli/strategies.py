@@ -21,9 +21,12 @@ def strategies(
       fedpick strategies
     """
     with cli_errors(debug):
-        from fedpick.selectors import STRATEGIES
+        from fedpick.registry import STRATEGIES
 
-        rows = {name: {k: v for k, v in entry._asdict().items() if k != "build"} for name, entry in STRATEGIES.items()}
+        rows = {
+            name: {k: v for k, v in entry._asdict().items() if k not in ("address", "fixed")}
+            for name, entry in STRATEGIES.items()
+        }
         if as_json:
             typer.echo(json.dumps(rows, indent=1))
             return

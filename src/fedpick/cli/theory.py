@@ -100,12 +100,12 @@ def _theory(
 def _problem(named: Named, K: int, seed: int) -> Any:
     import numpy as np
 
-    from fedpick.sim.datasets import quadratic
+    from fedpick.sim import Quadratic
     from fedpick.theory import logistic_problem, quadratic_problem, two_clients
 
     rng = np.random.default_rng(seed)
     if named is Named.quadratic:
-        federation = quadratic(K=K, seed=seed)
+        federation = Quadratic(K=K, seed=seed).federation()
         x = np.asarray(federation.x, float)
         return quadratic_problem(federation.share, x[:, 0], x[:, 1:])
     if named is Named.two_clients:

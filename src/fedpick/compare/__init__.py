@@ -1,19 +1,23 @@
 """Which clients should I train on, and what do I gain? Strategies side by side on one task, with an answer in words."""
 
-from fedpick.compare.comparison import Comparison, StrategySummary
-from fedpick.compare.presets import STRATEGIES, TASKS, Choices, experiments
-from fedpick.compare.report import ComparisonReport, draw, load, tell, write
+from fedpick.compare.charts import partition
+from fedpick.compare.comparison import Comparison, StrategySummary, check_target
+from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, experiments
+from fedpick.compare.report import COLUMNS, ComparisonReport, load_report, render_page, report_on, write_report
 
 __all__ = [
-    "STRATEGIES",
+    "COLUMNS",
+    "DEFAULT_STRATEGIES",
     "TASKS",
     "Choices",
     "Comparison",
     "ComparisonReport",
     "StrategySummary",
-    "draw",
+    "check_target",
     "experiments",
-    "load",
-    "tell",
-    "write",
+    "load_report",
+    "partition",
+    "render_page",
+    "report_on",
+    "write_report",
 ]

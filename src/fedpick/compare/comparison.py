@@ -1,5 +1,6 @@
 """What came of a comparison: where each strategy stands, and one sentence that says who wins and how sure that is."""
 
+import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from fedpick.metrics import METRICS, Numbers
 from fedpick.results import Interval, Result, confidence, interval
 from fedpick.validation import one_of, require
 
-LARGE = 1e4  # numbers from which on decimals say nothing
+LARGE = 1e4  # above this, decimals are noise
 
 
 class Spread(NamedTuple):
@@ -48,18 +49,35 @@ class StrategySummary(NamedTuple):
     megabytes_to_target: float
 
 
+def check_target(metric: str, value: float | None) -> None:
+    """Raise where this metric and value are no target."""
+    one_of("compare", "metric", metric, METRICS)
+    if value is not None:
+        require("compare", "target", value, "a finite number", np.isfinite)
+        if "accuracy" in metric and not 0 <= value <= 1:
+            rule = "a part, such as 0.8 or 80%"
+            raise ValueError(f"compare: target of {metric} must be {rule}, got {value:g}")
+    elif metric != "loss":
+        raise ValueError(f"compare: metric {metric!r} must come with a target, got none")
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Results of several strategies on one task, with the same seeds.
 
-    The target is ``metric`` at ``value``; left out, it is the loss that every run of the baseline reaches. The baseline
-    is ``rand`` where it is among them, else the first.
+    The baseline is ``rand`` where it is among them, else the first.
+
+    Args:
+        names: Of the strategies.
+        results: One for each.
+        metric: Of the target.
+        value: The target; left out, it is the loss that every run of the baseline reaches.
 
     >>> from fedpick import PowerOfChoice, Rand
-    >>> from fedpick.sim import Local, quadratic, quadratic_model, simulate
-    >>> federation, model, local = quadratic(K=30), quadratic_model(5), Local(tau=2, b=1, eta=2e-5)
+    >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
+    >>> federation, model, local = Quadratic(K=30), QuadraticModel(), Local(tau=2, b=1, eta=2e-5)
     >>> selectors = {"rand": Rand(m=3), "pow-d": PowerOfChoice(m=3, d=9)}
-    >>> results = [simulate(federation, model, s, local, rounds=2000, seeds=3) for s in selectors.values()]
+    >>> results = [simulate(federation, model, s, local, rounds=20, seeds=3) for s in selectors.values()]
     >>> Comparison(tuple(selectors), tuple(results)).baseline
     'rand'
     """
@@ -70,22 +88,15 @@ class Comparison:
     value: float | None = None
 
     def __post_init__(self) -> None:
-        one_of("compare", "metric", self.metric, METRICS)
-        if self.value is not None:
-            require("compare", "target", self.value, "a finite number", np.isfinite)
-            if "accuracy" in self.metric and not 0 <= self.value <= 1:
-                rule = "a part, such as 0.8 or 80%"
-                raise ValueError(f"compare: target of {self.metric} must be {rule}, got {self.value:g}")
-        elif self.metric != "loss":
-            raise ValueError(f"compare: metric {self.metric!r} must come with a target, got none")
+        check_target(self.metric, self.value)
 
-    @property
+    @functools.cached_property
     def baseline(self) -> str:
         """Whom the others are held against."""
         plain = [name for name in self.names if name.split(",")[0] == "rand"]
         return plain[0] if plain else self.names[0]
 
-    @property
+    @functools.cached_property
     def target(self) -> float:
         """The value to reach: given, or what each of the baseline's runs reaches, rounded to three digits."""
         if self.value is not None:
@@ -100,7 +111,7 @@ class Comparison:
         unit = 10.0 ** (np.floor(np.log10(abs(worst))) - 2)
         return float(f"{np.ceil(worst / unit) * unit:.6g}")
 
-    @property
+    @functools.cached_property
     def goal(self) -> str:
         """The target in words, such as "loss 0.59"."""
         if "accuracy" in self.metric:
@@ -108,16 +119,16 @@ class Comparison:
         return f"{self.metric.replace('_', ' ')} {self.target:g}"
 
     @property
-    def told_goal(self) -> str:
+    def goal_with_source(self) -> str:
         """The same with where it comes from."""
         return self.goal if self.value is not None else f"{self.goal}, which every run of {self.baseline} reaches"
 
-    @property
-    def standings(self) -> list[StrategySummary]:
+    @functools.cached_property
+    def summaries(self) -> list[StrategySummary]:
         """One for each strategy."""
-        return [self._standing(name) for name in self.names]
+        return [self._summary(name) for name in self.names]
 
-    @property
+    @functools.cached_property
     def answer(self) -> str:
         """Which strategy wins, by how much and how sure that is; or that nothing does."""
         return in_words(self)
@@ -132,7 +143,7 @@ class Comparison:
     def factor(self, one: str, other: str, level: float = SURE) -> Interval:
         """How many times fewer rounds the other takes than the one."""
         slow, fast = self._paired(one, other)
-        # Rounds are known to the next evaluation only: seeds that all say the same are no certainty.
+        # Rounds are known to the next evaluation only: identical seeds do not imply zero variance.
         steps = [np.diff(self.of(name).evaluated).max(initial=1) for name in (one, other)]
         blur = np.sqrt(np.mean((steps[0] / slow) ** 2 + (steps[1] / fast) ** 2) / 12)
         found = interval(np.log(slow / fast), level, blur)
@@ -164,10 +175,10 @@ class Comparison:
 
     def traffic(self, name: str) -> float:
         """Bytes to the target over the baseline's; infinite or NaN where one of them does not get there."""
-        mine, plain = (self._standing(each).megabytes_to_target for each in (name, self.baseline))
+        mine, plain = (self.summaries[self.names.index(each)].megabytes_to_target for each in (name, self.baseline))
         return mine / plain if plain and np.isfinite(plain) else float("nan")
 
-    def _standing(self, name: str) -> StrategySummary:
+    def _summary(self, name: str) -> StrategySummary:
         result = self.of(name)
         rounds = self.rounds_of(name)
         costs = result.costs
@@ -200,10 +211,10 @@ class Comparison:
     def as_plain(self) -> dict[str, Any]:
         """Everything as plain data for JSON; None where a number is not finite."""
         rows = []
-        for standing in self.standings:
-            row = standing._asdict()
-            row["rounds"] = dict(zip(("median", "low", "high"), standing.rounds, strict=True))
-            row["speed_up"] = None if standing.speed_up is None else standing.speed_up._asdict()
+        for summary in self.summaries:
+            row = summary._asdict()
+            row["rounds"] = dict(zip(("median", "low", "high"), summary.rounds, strict=True))
+            row["speed_up"] = None if summary.speed_up is None else summary.speed_up._asdict()
             row |= {name: row[name]._asdict() for name in ("loss", "accuracy")}
             rows.append(row)
         target = {"metric": self.metric, "value": self.target}

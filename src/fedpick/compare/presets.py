@@ -1,21 +1,23 @@
 """What is compared, and on what: a named task, a TOML file or an .npz of one's own, made into experiments."""
 
 import copy
-import inspect
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedpick import selectors
-from fedpick.experiment import Experiment, from_dict, nearest, override, plain
+from fedpick import config, registry
+from fedpick.config import Plain
+from fedpick.experiment import Experiment, from_plain
+from fedpick.protocol import Selector
+from fedpick.registry import nearest
 from fedpick.validation import require
 
-STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl")
+DEFAULT_STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl")
 SEEDS = 10
 
 # Settings of the paper where it has the problem, with fewer rounds; the evaluations are some fifty.
-TASKS: dict[str, dict[str, Any]] = {
+TASKS: dict[str, Plain] = {
     "synthetic": {
         "data": {"kind": "synthetic"},
         "model": {"kind": "logistic"},
@@ -31,15 +33,13 @@ TASKS: dict[str, dict[str, Any]] = {
         "metrics": {"every": 200},
     },
     "digits": {
-        "data": {"kind": "digits"},
-        "partition": {"kind": "dirichlet", "K": 30, "alpha": 0.3},
+        "data": {"kind": "digits", "partition": {"kind": "dirichlet", "K": 30, "alpha": 0.3}},
         "model": {"kind": "mlp", "hidden": [32], "dropout": 0.0},
         "local": {"tau": 5, "b": 16, "eta": 0.05},
         "rounds": 100,
     },
     "fashion-mnist": {
-        "data": {"kind": "fashion-mnist"},
-        "partition": {"kind": "dirichlet", "K": 100, "alpha": 0.3},
+        "data": {"kind": "fashion-mnist", "partition": {"kind": "dirichlet", "K": 100, "alpha": 0.3}},
         "model": {"kind": "mlp"},
         "local": {"tau": 30, "b": 64, "eta": 0.005, "weight_decay": 1e-4},
         "rounds": 100,
@@ -47,18 +47,30 @@ TASKS: dict[str, dict[str, Any]] = {
         "metrics": {"every": 5},
     },
 }
-OWN: dict[str, Any] = {
+OWN: Plain = {
     "model": {"kind": "logistic"},
     "local": {"tau": 10, "b": 20, "eta": 0.05},
     "rounds": 100,
     "metrics": {"every": 2},
 }
-PAPERS_SEATS = {"fashion-mnist": 3}  # elsewhere a tenth of the clients
+SEATS = {"fashion-mnist": 3}  # elsewhere a tenth of the clients
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What a user may choose beside the task; None is the task's own, or the usual.
+    """What a user may choose beside the task; None is the task's own, or the default.
+
+    Args:
+        strategies: Names of the registry, or "package.module:Class".
+        m: Clients per round; by default K/10.
+        d: Candidates, a strategy for each; by default 2m.
+        rounds: Rounds.
+        seeds: Runs of each strategy.
+        eta: Learning rate.
+        model: The model's kind.
+        availability: The availability's kind.
+        objective: The model's objective.
+        settings: Any other setting, such as "local.tau=5".
 
     >>> Choices(strategies=("rand", "pow-d"), d=(6, 12)).m is None
     True
@@ -79,55 +91,55 @@ class Choices:
 def experiments(task: str, choices: Choices = Choices()) -> list[Experiment]:
     """One experiment for each strategy (and each d), on a task of ``TASKS`` or a ``.toml`` or ``.npz`` file.
 
-    >>> [selectors.short_name(e.selector) for e in experiments("synthetic", Choices(("rand", "pow-d")))]
+    >>> [config.describe(e.selector) for e in experiments("synthetic", Choices(strategies=("rand", "pow-d")))]
     ['rand, m = 3', 'pow-d, m = 3, d = 6']
     """
-    data = _task(task)
-    for name in ("rounds", "seeds", "objective"):
+    plain = _task(task)
+    for name in ("rounds", "seeds"):
         if getattr(choices, name) is not None:
-            data[name] = getattr(choices, name)
-    data.setdefault("seeds", SEEDS)
+            plain[name] = getattr(choices, name)
+    plain.setdefault("seeds", SEEDS)
     for part, kind in (("model", choices.model), ("availability", choices.availability)):
-        if kind is not None and data.get(part, {}).get("kind") != kind:
-            data[part] = {"kind": kind}
-    if choices.eta is not None:
-        data.setdefault("local", {})["eta"] = choices.eta
+        if kind is not None and plain.get(part, {}).get("kind") != kind:
+            plain[part] = {"kind": kind}
+    for part, name in (("local", "eta"), ("model", "objective")):
+        if getattr(choices, name) is not None:
+            plain.setdefault(part, {})[name] = getattr(choices, name)
     for setting in choices.settings:
-        override(data, setting)
-    folder = Path(task).parent if task.endswith(".toml") else Path()
-    if choices.strategies or choices.m is not None or choices.d or "selector" not in data:
-        data["selector"] = {"kind": "rand", "m": 1}
-        (first, *_) = from_dict(data, folder)
-        K = first.for_seed(first.seeds[0]).federation().num_clients
-        data["selector"] = list(_selectors(task, choices, K, first.rounds))
-    found = from_dict(data, folder)
+        config.override(plain, setting)
+    folder = Path(task).parent if task.endswith((".toml", ".json")) else Path()
+    if choices.strategies or choices.m is not None or choices.d or "selector" not in plain:
+        plain["selector"] = {"kind": "rand", "m": 1}  # until K is known
+        bases = from_plain(plain, folder)
+        found = [replace(base, selector=chosen) for base in bases for chosen in _selectors(task, choices, base)]
+    else:
+        found = from_plain(plain, folder)
     for experiment in found:
         experiment.check()  # a mistake is an error now, and not when the others have run
     return found
 
 
-def _task(task: str) -> dict[str, Any]:
+def _task(task: str) -> Plain:
     if task in TASKS:
         return copy.deepcopy(TASKS[task])
     if task.endswith((".toml", ".json")):
-        return plain(task)
+        return config.read_plain(task)
     if task.endswith(".npz"):
         return {**copy.deepcopy(OWN), "data": {"kind": "arrays", "path": task}}
     rule = f"one of {', '.join(TASKS)}, a .toml file or an .npz file"
     raise ValueError(f"compare: the task must be {rule}, got {task!r}{nearest(task, TASKS)}")
 
 
-def _selectors(task: str, choices: Choices, K: int, rounds: int) -> Iterable[dict[str, Any]]:
-    m = choices.m if choices.m is not None else PAPERS_SEATS.get(task, max(1, K // 10))
+def _selectors(task: str, choices: Choices, base: Experiment) -> Iterator[Selector[Any]]:
+    K = base.for_seed(base.seeds[0]).federation().num_clients
+    m = choices.m if choices.m is not None else SEATS.get(task, max(1, K // 10))
     require("compare", "m", m, f"at least 1 and at most the {K} clients", lambda m: (m >= 1) & (m <= K), whole=True)
-    for name in choices.strategies or STRATEGIES:
-        if name not in selectors.STRATEGIES:
-            rule = f"strategies must be among {', '.join(selectors.STRATEGIES)}"
-            raise ValueError(f"compare: {rule}, got {name!r}{nearest(name, selectors.STRATEGIES)}")
-        takes = inspect.signature(selectors.STRATEGIES[name].build).parameters
-        given = {"m": m} if "m" in takes else {}
-        given |= {"rounds": rounds} if "rounds" in takes else {}
+    for name in choices.strategies or DEFAULT_STRATEGIES:
+        try:
+            takes = registry.parameters_of("Selector", name)
+        except ValueError as error:
+            raise ValueError(f"compare: strategies: {error}") from None
         for d in (choices.d or (min(2 * m, K),)) if "d" in takes else (None,):
             if d is not None and not m <= d <= K:
                 raise ValueError(f"compare: d must be at least m={m} and at most the {K} clients, got {d}")
-            yield {"kind": name, **given, **({} if d is None else {"d": d})}
+            yield registry.build_fitting("Selector", name, {"m": m, "d": d, "rounds": base.rounds})

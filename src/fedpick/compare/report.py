@@ -1,33 +1,26 @@
-"""A comparison on a page (report.html) and as plain data (summary.json), and both again from a folder of runs."""
+"""A comparison as a page (report.html) and as plain data (summary.json), and both again from a folder of runs."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
+from fedpick import config
 from fedpick.compare.charts import charts
 from fedpick.compare.comparison import Comparison, StrategySummary
-from fedpick.compare.labels import Plain, names, strategy
-from fedpick.experiment import Experiment, from_dict, leaves, to_dict
+from fedpick.config import Plain
+from fedpick.experiment import Experiment, from_plain, load_results, names, result_of
+from fedpick.protocol import Selector
 from fedpick.report import code, figure, heading, page, paragraph, table
-from fedpick.results import Result
+from fedpick.results import Result, concatenate
 from fedpick.sim import Summary
-from fedpick.storage import Provenance, RunStore, StoredRun, concatenate, results, write_atomic
+from fedpick.storage import Provenance, RunStore, StoredRun, write_atomic
 
+FORMAT = 2  # of summary.json
 TITLE = "Which clients to train on"
-COLUMNS = (
-    "strategy",
-    "rounds to\ntarget [95 %]",
-    "speed-up\n[95 %]",
-    "final\nloss",
-    "accuracy,\n%",
-    "worst\nclient's loss",
-    "messages\na round",
-    "MB a\nround",
-    "messages\nto target",
-    "MB to\ntarget",
-)
 SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
 NOTES = (
     "Rounds: the median over the seeds and a bootstrap interval. Speed-up: how many times fewer rounds than "
@@ -37,77 +30,146 @@ NOTES = (
 )
 
 
+class Column(NamedTuple):
+    """A column of the table: its title, what it says of a strategy, and whether it is about costs."""
+
+    title: str
+    text: Callable[[StrategySummary], str]
+    cost: bool = False
+
+
+def _rounds(one: StrategySummary) -> str:
+    middle, *ends = (f"{n:.0f}" if np.isfinite(n) else f"> {one.played}" for n in one.rounds)
+    return f"{middle} [{', '.join(ends)}]" if one.seeds > 1 and one.reached else middle
+
+
+def _speed_up(one: StrategySummary) -> str:
+    gain = one.speed_up
+    if gain is None:
+        return "1"
+    interval = f" [{gain.low:.2f}, {gain.high:.2f}]" if one.seeds > 1 and not one.bound else ""
+    return f"{SIGNS[one.bound]}{gain.mean:.2f}{interval}"
+
+
+def _or_dash(number: float, digits: str) -> str:
+    return f"{number:{digits}}" if np.isfinite(number) else "-"
+
+
+COLUMNS = (
+    Column("strategy", lambda one: one.name),
+    Column("rounds to\ntarget [95 %]", _rounds),
+    Column("speed-up\n[95 %]", _speed_up),
+    Column("final\nloss", lambda one: one.loss.shown()),
+    Column("accuracy,\n%", lambda one: one.accuracy.shown(1, 100)),
+    Column("worst\nclient's loss", lambda one: f"{one.worst_loss:.3g}"),
+    Column("messages\na round", lambda one: f"{one.messages:.3g}", cost=True),
+    Column("MB a\nround", lambda one: f"{one.megabytes:.3g}", cost=True),
+    Column("messages\nto target", lambda one: _or_dash(one.messages_to_target, ".0f"), cost=True),
+    Column("MB to\ntarget", lambda one: _or_dash(one.megabytes_to_target, ".3g"), cost=True),
+)
+
+
 @dataclass(frozen=True)
 class ComparisonReport:
-    """A comparison with what it was made of: the experiments as plain data, their runs, and the command.
+    """A comparison with what it was made of.
 
-    ``all_runs`` where it is of whatever lies in a folder.
+    Args:
+        comparison: The results side by side.
+        experiments: The experiments as plain data.
+        provenance: Devices and versions of their runs.
+        command: The command line.
+        all_runs: Whether it is of whatever lies in a folder.
     """
 
-    compared: Comparison
+    comparison: Comparison
     experiments: tuple[Plain, ...]
-    made: tuple[Provenance, ...]
+    provenance: tuple[Provenance, ...]
     command: str
     all_runs: bool = False
 
     def summary(self) -> Plain:
-        """Everything but the curves."""
-        found = self.compared.as_plain()
-        settings: Plain = {"names": list(self.compared.names), "value": self.compared.value, "command": self.command}
-        settings["all_runs"] = self.all_runs
-        made = [{"device": device, "versions": versions, "runs": runs} for device, versions, runs in self.made]
-        return {**found, "format": 1, **settings, "made": made, "experiments": list(self.experiments)}
+        """Everything but the curves, as plain data."""
+        return {
+            **self.comparison.as_plain(),
+            "format": FORMAT,
+            "names": list(self.comparison.names),
+            "value": self.comparison.value,
+            "command": self.command,
+            "all_runs": self.all_runs,
+            "made": [one._asdict() for one in self.provenance],
+            "experiments": list(self.experiments),
+        }
 
 
-def tell(
-    experiments: list[Experiment], store: RunStore, metric: str, value: float | None, command: str
+def report_on(
+    experiments: list[Experiment],
+    store: RunStore,
+    *,
+    metric: str = "loss",
+    value: float | None = None,
+    command: str = "",
 ) -> ComparisonReport:
-    """The comparison of experiments whose runs are in the store."""
-    plains = tuple(to_dict(experiment) for experiment in experiments)
-    compared = Comparison(names(plains), tuple(results(e, store) for e in experiments), metric, value)
-    made = store.provenance(run for experiment in experiments for run in map(experiment.identity, experiment.seeds))
-    return ComparisonReport(compared, plains, made, command)
+    """The comparison of experiments whose runs are in the store.
+
+    Args:
+        experiments: One for each strategy.
+        store: Where their runs are.
+        metric: Of the target.
+        value: The target; left out, it is the loss that every run of the baseline reaches.
+        command: The command line, for the page.
+    """
+    plains = tuple(experiment.to_plain() for experiment in experiments)
+    comparison = Comparison(names(plains), tuple(load_results(e, store) for e in experiments), metric, value)
+    runs = (identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds))
+    return ComparisonReport(comparison, plains, store.provenance(runs), command)
 
 
-def load(folder: Path, metric: str = "loss", value: float | None = None, command: str = "") -> ComparisonReport:
-    """The comparison in a folder as it was told there; where none was, all the runs that are there, side by side."""
+def load_report(
+    folder: Path, *, metric: str = "loss", value: float | None = None, command: str = ""
+) -> ComparisonReport:
+    """The comparison whose summary is in a folder; where there is none, all the runs that are there, side by side.
+
+    Args:
+        folder: What compare, run or federate has written.
+        metric: Of the target.
+        value: The target; left out, it is that of the summary.
+        command: The command line, for the page.
+    """
     if not (folder / "runs").is_dir():
-        raise ValueError(
-            f"report: {str(folder)!r} must be a folder with runs (of compare, run or federate), and has none"
-        )
+        rule = "must be a folder with runs (of compare, run or federate)"
+        raise ValueError(f"report: {str(folder)!r} {rule}, and has none")
     store, path = RunStore(folder), folder / "summary.json"
     if path.is_file() and value is None:
         try:
             kept = json.loads(path.read_text())
-            plains = [] if kept["all_runs"] else kept["experiments"]
-            experiments = [from_dict(plain)[0] for plain in plains]
-            told = (kept["target"]["metric"], kept["value"], kept["command"])
-        except (ValueError, KeyError, TypeError, IndexError):
+            if kept["format"] != FORMAT:
+                raise ValueError(f"its format is {kept['format']}, and this fedpick reads {FORMAT}")
+            experiments = [] if kept["all_runs"] else [from_plain(plain)[0] for plain in kept["experiments"]]
+            target = {"metric": kept["target"]["metric"], "value": kept["value"], "command": kept["command"]}
+        except (ValueError, KeyError, TypeError, IndexError) as error:
             raise ValueError(
-                f"report: {path} must be a summary that fedpick wrote, and is not; remove it to start anew"
+                f"report: {path} must be a summary that fedpick wrote ({error}); remove it to start anew"
             ) from None
         if experiments:
-            return tell(experiments, store, *told)
-    found = {identity: store.load(identity) for identity in store.identities()}
-    groups = _grouped([stored for stored in found.values() if stored is not None])
-    if not groups:
-        raise ValueError(f"report: {str(folder)!r} must hold at least one whole run, and has none")
+            return report_on(experiments, store, **target)
+    stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
+    if not stored:
+        raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
+    groups = _groups(list(stored.values()))
     plains = tuple(plain for plain, _ in groups)
-    compared = Comparison(names(plains), tuple(result for _, result in groups), metric, value)
-    made = store.provenance(identity for identity, stored in found.items() if stored is not None)
-    return ComparisonReport(compared, plains, made, command, all_runs=True)
+    comparison = Comparison(names(plains), tuple(result for _, result in groups), metric, value)
+    return ComparisonReport(comparison, plains, store.provenance(stored), command, all_runs=True)
 
 
-def _grouped(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
+def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
     """Runs that differ in the seed alone together; or in the data that were drawn by it, where that makes it fewer."""
     ways = []
     for redrawn in (False, True):
         groups: dict[str, list[StoredRun]] = {}
         for run in runs:
             plain = {**run.about["experiment"], "seeds": []}
-            for part in ("data", "partition") if redrawn else ():
-                if isinstance(plain.get(part), dict) and plain[part].get("seed") == run.about["seed"]:
-                    plain[part] = {name: value for name, value in plain[part].items() if name != "seed"}
+            if redrawn and "data" in plain:
+                plain["data"] = _without_seed(plain["data"], run.about["seed"])
             groups.setdefault(json.dumps(plain, sort_keys=True), []).append(run)
         ways.append(list(groups.values()))
     found = []
@@ -118,57 +180,52 @@ def _grouped(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
     return found
 
 
-def write(told: ComparisonReport, folder: Path, summary: Summary | None = None) -> list[Path]:
-    """report.html and summary.json in the folder."""
-    text = json.dumps(told.summary(), indent=1, allow_nan=False)
-    files = {"report.html": draw(told, summary), "summary.json": text + "\n"}
-    return [write_atomic(folder / name, content, owner="report") for name, content in files.items()]
+def _without_seed(plain: Plain, seed: int) -> Plain:
+    """A description of data less the seed that drew it."""
+    inner = {name: _without_seed(part, seed) if isinstance(part, dict) else part for name, part in plain.items()}
+    return {name: part for name, part in inner.items() if (name, part) != ("seed", seed)}
 
 
-def draw(told: ComparisonReport, summary: Summary | None = None) -> str:
+def write_report(report: ComparisonReport, folder: Path, summary: Summary | None = None) -> tuple[Path, Path]:
+    """report.html and summary.json in the folder; ``summary`` is of the federation."""
+    text = json.dumps(report.summary(), indent=1, allow_nan=False)
+    html = write_atomic(folder / "report.html", render_page(report, summary), owner="report")
+    return html, write_atomic(folder / "summary.json", text + "\n", owner="report")
+
+
+def render_page(report: ComparisonReport, summary: Summary | None = None) -> str:
     """The page; ``summary`` is of the federation, which is drawn where it is given."""
-    compared = told.compared
-    parts = [paragraph(compared.answer, "answer")]
-    parts.append(table(f"The target is {compared.told_goal}", COLUMNS, map(cells, compared.standings)))
-    parts.append(paragraph(NOTES.format(baseline=compared.baseline), "soft"))
-    for chart in charts(compared, summary):
+    comparison = report.comparison
+    rows = ([column.text(one) for column in COLUMNS] for one in comparison.summaries)
+    parts = [paragraph(comparison.answer, "answer")]
+    parts.append(table(f"The target is {comparison.goal_with_source}", [column.title for column in COLUMNS], rows))
+    parts.append(paragraph(NOTES.format(baseline=comparison.baseline), "soft"))
+    for chart in charts(comparison, summary):
         parts += [heading(chart.title, anchor=chart.name, unseen=True), figure(chart)]
     if summary is None:
         parts.append(paragraph("The federation's data are not at hand here, so they are not drawn.", "soft"))
-    parts += [heading("Settings"), table("", ("setting", "value"), _settings(told))]
-    parts.append(
-        table("Provenance with", ("device", "versions", "runs"), [[str(cell) for cell in row] for row in told.made])
-    )
-    if told.command:
-        parts += [heading("How to reproduce"), code(told.command)]
+    parts += [heading("Settings"), table("", ("setting", "value"), _settings(report))]
+    made = [[str(cell) for cell in row] for row in report.provenance]
+    parts.append(table("Made with", ("device", "versions", "runs"), made))
+    if report.command:
+        parts += [heading("How to reproduce"), code(report.command)]
     return page(TITLE, parts)
 
 
-def cells(standing: StrategySummary) -> list[str]:
-    """A row of the table."""
-    middle, *ends = (f"{n:.0f}" if np.isfinite(n) else f"> {standing.played}" for n in standing.rounds)
-    rounds = f"{middle} [{', '.join(ends)}]" if standing.seeds > 1 and standing.reached else middle
-    gain = standing.speed_up
-    faster = "1" if gain is None else f"{SIGNS[standing.bound]}{gain.mean:.2f}"
-    if gain is not None and standing.seeds > 1 and not standing.bound:
-        faster += f" [{gain.low:.2f}, {gain.high:.2f}]"
-    return [
-        standing.name,
-        rounds,
-        faster,
-        standing.loss.shown(),
-        standing.accuracy.shown(1, 100),
-        f"{standing.worst_loss:.3g}",
-        f"{standing.messages:.3g}",
-        f"{standing.megabytes:.3g}",
-        f"{standing.messages_to_target:.0f}" if np.isfinite(standing.messages_to_target) else "-",
-        f"{standing.megabytes_to_target:.3g}" if np.isfinite(standing.megabytes_to_target) else "-",
-    ]
-
-
-def _settings(told: ComparisonReport) -> list[tuple[str, str]]:
-    """What all have in common, and each strategy with its parameters."""
-    flat = [leaves({part: value for part, value in plain.items() if part != "selector"}) for plain in told.experiments]
+def _settings(report: ComparisonReport) -> list[tuple[str, str]]:
+    """Each strategy with its parameters, and what all have in common."""
+    plains = report.experiments
+    flat = [config.leaves({part: value for part, value in plain.items() if part != "selector"}) for plain in plains]
     common = {path: value for path, value in flat[0].items() if all(each.get(path) == value for each in flat)}
-    rows = [(name, strategy(plain)) for name, plain in zip(told.compared.names, told.experiments, strict=True)]
-    return rows + [(path, str(value)) for path, value in common.items() if value not in (None, "")]
+    rows = [
+        (name, _strategy(plain.get("selector"))) for name, plain in zip(report.comparison.names, plains, strict=True)
+    ]
+    return rows + [(path, str(value)) for path, value in common.items() if value not in (None, "", [])]
+
+
+def _strategy(plain: object) -> str:
+    """A strategy with its parameters; the plain data as they are where its class is not at hand."""
+    try:
+        return config.describe(config.structure(plain, Selector, "selector"))  # type: ignore[type-abstract]
+    except ValueError:
+        return str(plain)

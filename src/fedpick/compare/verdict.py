@@ -1,20 +1,37 @@
 """The answer in words: who wins, by how much, and how sure that is."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
-from fedpick.results import Interval, confidence, interval
-
-if TYPE_CHECKING:
-    from fedpick.compare.comparison import Comparison
+from fedpick.metrics import Numbers
+from fedpick.results import Interval, Result, confidence, interval
 
 SURE = 0.95
 LITTLE = 1.1  # times as fast
 
 
-def in_words(compared: "Comparison") -> str:
+class Contest(Protocol):
+    """What the answer is read from: ``Comparison``."""
+
+    names: tuple[str, ...]
+    metric: str
+
+    @property
+    def baseline(self) -> str: ...
+    @property
+    def goal(self) -> str: ...
+    def of(self, name: str) -> Result: ...
+    def rounds_of(self, name: str) -> Numbers: ...
+    def speed_up(self, name: str, level: float) -> Interval: ...
+    def factor(self, one: str, other: str) -> Interval: ...
+    def rows(self, one: str, other: str) -> tuple[list[int], list[int]]: ...
+    def bound(self, name: str) -> str: ...
+    def traffic(self, name: str) -> float: ...
+
+
+def in_words(compared: Contest) -> str:
     """One sentence, and what must be said beside it."""
     base = compared.baseline
     others = [name for name in compared.names if name != base]
@@ -37,13 +54,13 @@ def in_words(compared: "Comparison") -> str:
     return words + _advice(compared, astray)
 
 
-def _has_learnt(compared: "Comparison", name: str) -> bool:
+def _has_learnt(compared: Contest, name: str) -> bool:
     loss = compared.of(name).metric("loss").mean(axis=0)
     # What the first model was worth is not known in every federation.
     return bool(np.isfinite(loss[-1]) and not loss[-1] >= loss[0])
 
 
-def _advice(compared: "Comparison", astray: list[str]) -> str:
+def _advice(compared: Contest, astray: list[str]) -> str:
     if not astray:
         return ""
     loss = compared.of(astray[0]).metric("loss").mean(axis=0)
@@ -51,7 +68,7 @@ def _advice(compared: "Comparison", astray: list[str]) -> str:
     return f" The loss of {_listed(astray)} {went}: try another learning rate, or inputs on a scale of about 1."
 
 
-def _by_rounds(compared: "Comparison", others: list[str], reached: list[str]) -> str:
+def _by_rounds(compared: Contest, others: list[str], reached: list[str]) -> str:
     base, goal = compared.baseline, compared.goal
     gains = {name: compared.speed_up(name, _each(others)) for name in others}
     best = max(reached, key=lambda name: gains[name].mean)
@@ -76,7 +93,7 @@ def _by_rounds(compared: "Comparison", others: list[str], reached: list[str]) ->
     return f"Nothing beats {base} for sure. The fastest is {best}: {size} ({sure})."
 
 
-def _by_end(compared: "Comparison", others: list[str]) -> str:
+def _by_end(compared: Contest, others: list[str]) -> str:
     """Where no run reaches the target."""
     base, metric = compared.baseline, compared.metric
     ends = {name: compared.of(name).metric(metric)[:, -1] for name in compared.names}
@@ -95,7 +112,7 @@ def _each(others: Sequence[str]) -> float:
     return 1 - (1 - SURE) / len(others)
 
 
-def _level(compared: "Comparison", best: str, others: list[str]) -> str:
+def _level(compared: Contest, best: str, others: list[str]) -> str:
     """Who may be just as fast, and who of them sends least."""
     level = [name for name in others if name != best and compared.factor(name, best).low <= 1]
     if not level:
@@ -107,7 +124,7 @@ def _level(compared: "Comparison", best: str, others: list[str]) -> str:
     return f"{words}."
 
 
-def _cost(compared: "Comparison", best: str) -> str:
+def _cost(compared: Contest, best: str) -> str:
     traffic = compared.traffic(best)
     return f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) else ""
 

@@ -1,34 +1,23 @@
-"""Experiments as data: described in TOML, run resumably, the same one never twice."""
+"""Experiments: what decides a result as one dataclass, read from TOML, run resumably, the same one never twice."""
 
-from fedpick.config import from_dict, nearest, override, plain, read, to_dict
-from fedpick.experiment.data import Arrays, Digits, FashionMNIST, Quadratic, Synthetic
-from fedpick.experiment.experiment import Experiment
-from fedpick.experiment.parts import MLP, LocalPart, Logistic, Metrics, QuadraticModel, ServerPart
-from fedpick.experiment.plan import Batch, Run, batches, differences, leaves, play
+from fedpick.experiment.experiment import Experiment, Metrics, from_plain, read
+from fedpick.experiment.labels import differences, names
+from fedpick.experiment.plan import Batch, Run, batches
+from fedpick.experiment.runner import load_results, missing, result_of, run, run_missing
 
 __all__ = [
-    "MLP",
-    "Arrays",
     "Batch",
-    "Digits",
     "Experiment",
-    "FashionMNIST",
-    "LocalPart",
-    "Logistic",
     "Metrics",
-    "Quadratic",
-    "QuadraticModel",
     "Run",
-    "ServerPart",
-    "Synthetic",
     "batches",
     "differences",
-    "from_dict",
-    "leaves",
-    "nearest",
-    "override",
-    "plain",
-    "play",
+    "from_plain",
+    "load_results",
+    "missing",
+    "names",
     "read",
-    "to_dict",
+    "result_of",
+    "run",
+    "run_missing",
 ]

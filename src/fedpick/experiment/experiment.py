@@ -1,54 +1,109 @@
-"""An experiment: everything that decides a result, as frozen plain data with an identity."""
+"""An experiment: everything that decides a result, as a frozen dataclass with an identity."""
 
 import dataclasses
 import functools
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from fedpick.experiment.data import Arrays, Data, Partition
-from fedpick.experiment.parts import AvailabilityPart, LocalPart, Metrics, ModelPart, ServerPart
+from fedpick import config
+from fedpick.config import Plain
+from fedpick.metrics import METRICS
 from fedpick.protocol import Selector
-from fedpick.sim import Always, Federation, Model, check_selectors
-from fedpick.sim.models import Objective
+from fedpick.sim import (
+    Always,
+    Availability,
+    Data,
+    Devices,
+    Failures,
+    Federation,
+    Local,
+    ModelSpec,
+    Server,
+    check_selectors,
+)
 from fedpick.validation import one_of, require
 
-FORMAT = 1  # of the identity: raised when the same settings come to give other results
+FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
+MOST_SEEDS = 100_000
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What is evaluated and stored.
+
+    Args:
+        every: Rounds between evaluations; by default there are fifty.
+        target: A metric of which the first round at ``value`` is looked for.
+        value: The value to reach.
+        clients: Whether to store every client's loss and accuracy.
+        model: Whether to store the final model.
+
+    >>> Metrics(every=10, target="test_accuracy", value=0.6).target
+    'test_accuracy'
+    """
+
+    every: int | None = None
+    target: str | None = None
+    value: float | None = None
+    clients: bool = True
+    model: bool = False
+
+    def __post_init__(self) -> None:
+        if self.every is not None:
+            require("metrics", "every", self.every, "at least 1", lambda n: n >= 1, whole=True)
+        if self.target is not None:
+            one_of("metrics", "target", self.target, METRICS)
+        if (self.target is None) != (self.value is None):
+            raise ValueError(f"metrics: target and value must be given together, got {self.target!r}, {self.value!r}")
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Federated averaging with one strategy on one problem, for each of the seeds.
+    """Federated averaging with one strategy on one problem, for each of the seeds: what ``simulate`` takes, as data.
 
-    With ``redraw`` every seed draws the data and the partition anew, by that seed; otherwise they are the same for all,
-    drawn by their own ``seed``. ``name`` is for people.
+    Args:
+        data: The federation's data, such as ``Synthetic()``.
+        model: The model, such as ``Logistic()``.
+        selector: The strategy.
+        local: Local training.
+        rounds: Rounds.
+        seeds: A run for each.
+        redraw: Whether every seed draws data and partition anew; otherwise their own ``seed`` draws them for all.
+        server: What the server does with the average.
+        availability: Who is there in each round.
+        failures: Who drops out in the middle of a round.
+        devices: How fast the clients are.
+        metrics: What is evaluated and stored.
+        name: For people; no part of the identity.
 
     >>> from fedpick import PowerOfChoice
-    >>> from fedpick.experiment import LocalPart, Logistic, Synthetic
-    >>> local = LocalPart(tau=30, b=50, eta=0.05)
+    >>> from fedpick.sim import Local, Logistic, Synthetic
+    >>> local = Local(tau=30, b=50, eta=0.05)
     >>> experiment = Experiment(Synthetic(), Logistic(), PowerOfChoice(m=3, d=6), local, rounds=100, seeds=(0, 1, 2))
-    >>> experiment.identity(seed=0)
-    'ef3eb92d4c69a57c'
+    >>> len(experiment.identity(seed=0))
+    16
     """
 
     data: Data
-    model: ModelPart
+    model: ModelSpec
     selector: Selector[Any]
-    local: LocalPart
+    local: Local
     rounds: int
     seeds: tuple[int, ...] = (0,)
     redraw: bool = False
-    partition: Partition | None = None
-    objective: Objective = "cross-entropy"
-    server: ServerPart = ServerPart()
-    availability: AvailabilityPart = Always()
+    server: Server = Server()
+    availability: Availability = Always()
+    failures: Failures = Failures()
+    devices: Devices = Devices()
     metrics: Metrics = Metrics()
     name: str = ""
 
     def __post_init__(self) -> None:
         require("experiment", "rounds", self.rounds, "at least 1", lambda n: n >= 1, whole=True)
-        one_of("experiment", "objective", self.objective, ("cross-entropy", "minus-probability"))
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0 or max(self.seeds) >= 2**31:
             rule = "one or more different numbers, at least 0 and below 2**31"
             raise ValueError(f"experiment: seeds must be {rule}, got {list(self.seeds)}")
@@ -57,20 +112,22 @@ class Experiment:
         """The run of this seed alone, with the data that it draws."""
         if not self.redraw:
             return dataclasses.replace(self, seeds=(seed,))
-        data, partition = (_by_seed(part, seed) for part in (self.data, self.partition))
-        return dataclasses.replace(self, seeds=(seed,), data=data, partition=partition, redraw=False)
+        return dataclasses.replace(self, seeds=(seed,), data=_reseeded(self.data, seed), redraw=False)
 
-    def canonical(self, seed: int) -> dict[str, Any]:
-        """All that decides the run of this seed as plain data, defaults included; data files by their content."""
-        from fedpick.config import to_dict  # which reads and writes experiments, so it comes after
+    def to_plain(self) -> Plain:
+        """The experiment as plain data, defaults included: what JSON holds and ``from_plain`` reads."""
+        plain: Plain = config.unstructure(self)
+        return plain
 
+    def canonical(self, seed: int) -> Plain:
+        """All that decides the run of this seed as plain data; data files by their content."""
         run = self.for_seed(seed)
-        plain = to_dict(run)
+        plain = run.to_plain()
         for word in ("name", "redraw"):
             del plain[word]
-        if isinstance(run.data, Arrays):
+        if hasattr(run.data, "sha256"):
             plain["data"]["sha256"] = run.data.sha256
-            del plain["data"]["path"]
+            plain["data"].pop("path", None)
         return plain
 
     def identity(self, seed: int) -> str:
@@ -80,25 +137,72 @@ class Experiment:
 
     def check(self) -> None:
         """Raise where the model, the data and the strategy do not go together; nothing is trained."""
-        federation = _made(self.for_seed(self.seeds[0]).data, self.for_seed(self.seeds[0]).partition)
-        self.built(federation)
-        check_selectors(federation, self.selector, self.availability)
+        federation = self.for_seed(self.seeds[0]).federation()
+        self.model.build(federation)
+        check_selectors(federation, self.selector, self.availability, self.failures)
 
     def federation(self) -> Federation:
-        """The clients and their data, where all seeds share them."""
-        return self.data.federation(self.partition)
-
-    def built(self, federation: Federation) -> Model:
-        """The model for these data."""
-        return self.model.build(federation, self.objective)
-
-
-@functools.lru_cache(maxsize=2)  # every point of a sweep is checked
-def _made(data: Any, partition: Any) -> Federation:
-    federation: Federation = data.federation(partition)
-    return federation
+        """The clients and their data; the last two are kept in memory."""
+        version = getattr(self.data, "sha256", "")
+        try:
+            return _federation(self.data, version)
+        except TypeError:  # a description of data that has no hash
+            return self.data.federation()
 
 
-def _by_seed(part: Any, seed: int) -> Any:
-    has_seed = part is not None and any(field.name == "seed" for field in dataclasses.fields(part))
-    return dataclasses.replace(part, seed=seed) if has_seed else part
+@functools.lru_cache(maxsize=2)
+def _federation(data: Data, version: str) -> Federation:
+    return data.federation()
+
+
+def _reseeded(part: Any, seed: int) -> Any:
+    """The same description drawn by this seed, and so the descriptions inside it, such as a partition."""
+    if not dataclasses.is_dataclass(part) or isinstance(part, type):
+        return part
+    changes = {field.name: _reseeded(getattr(part, field.name), seed) for field in dataclasses.fields(part)}
+    if "seed" in changes:
+        changes["seed"] = seed
+    return dataclasses.replace(part, **changes)
+
+
+def read(path: str | Path, settings: Iterable[str] = ()) -> list[Experiment]:
+    """The experiments of a TOML or JSON file.
+
+    A list of numbers where one number belongs is a sweep, and so is a list of tables where one table belongs: every
+    combination is an experiment.
+
+    Args:
+        path: The file; paths to data in it are relative to it.
+        settings: Settings such as "selector.d=12" that replace those of the file.
+    """
+    plain = config.read_plain(path)
+    for setting in settings:
+        config.override(plain, setting)
+    return from_plain(plain, Path(path).parent)
+
+
+def from_plain(plain: Mapping[str, Any], folder: Path = Path()) -> list[Experiment]:
+    """The experiments that plain data describe; more than one where there are sweeps. Paths are relative to the folder.
+
+    >>> plain = {"data": {"kind": "synthetic"}, "model": {"kind": "logistic"}, "rounds": 5, "seeds": 2}
+    >>> local = {"tau": 2, "b": 5, "eta": [0.1, 0.2]}
+    >>> [e.local.eta for e in from_plain({**plain, "local": local, "selector": {"kind": "rand", "m": 3}})]
+    [0.1, 0.2]
+    """
+    if not isinstance(plain, Mapping):
+        raise ValueError(f"experiment: must be a table, got {plain!r}")
+    return [_one(point, folder) for point in config.expand(plain, Experiment)]
+
+
+def _one(point: Plain, folder: Path) -> Experiment:
+    count = point.get("seeds")
+    if isinstance(count, int) and not isinstance(count, bool):
+        if not 1 <= count <= MOST_SEEDS:
+            rule = f"1 to {MOST_SEEDS:,} runs, or the seeds themselves"
+            raise ValueError(f"experiment: seeds must be {rule}, got {count}")
+        point = {**point, "seeds": list(range(count))}
+    experiment: Experiment = config.structure(point, Experiment, "experiment")
+    path = getattr(experiment.data, "path", None)
+    if path is None:
+        return experiment
+    return dataclasses.replace(experiment, data=dataclasses.replace(experiment.data, path=str(folder / path)))  # type: ignore[type-var]

@@ -1,33 +1,28 @@
-"""Runs of experiments, put together so that those which can share a compiled program do."""
+"""Runs of experiments, grouped so that those which can share a compiled program do."""
 
 import dataclasses
-import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from fedpick.config import to_dict
-from fedpick.experiment.data import Quadratic
 from fedpick.experiment.experiment import Experiment
-from fedpick.experiment.parts import MLP
 from fedpick.results import Result
-from fedpick.selectors import short_name
 from fedpick.sim import simulate
 
 
 class Run(NamedTuple):
-    """One experiment with one seed: the unit that is kept, and never run twice."""
+    """One experiment with one seed: the unit that is stored, and never run twice."""
 
     experiment: Experiment
     seed: int
 
     @property
     def identity(self) -> str:
-        """What it is kept under."""
+        """What it is stored under."""
         return self.experiment.identity(self.seed)
 
 
@@ -39,13 +34,36 @@ class Batch(NamedTuple):
 
     @property
     def runs(self) -> list[Run]:
-        """In the order in which ``play`` gives the results."""
+        """In the order of the rows of ``simulate``'s result."""
         return [Run(point, seed) for point in self.points for seed in self.seeds]
 
     @property
     def seconds(self) -> float:
         """About how long it takes on two cores of a CPU."""
         return sum(seconds(run.experiment) for run in self.runs)
+
+    def simulate(self, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None) -> Result:
+        """The result, with a row for each of ``runs``."""
+        first = self.points[0]
+        traced = [_traced(point) for point in self.points]
+        selector, local, server = jax.tree.map(lambda *leaves: _stacked(leaves), *traced)
+        federation = first.federation()
+        return simulate(
+            federation,
+            first.model.build(federation),
+            selector,
+            local,
+            rounds=first.rounds,
+            seeds=self.seeds,
+            server=server,
+            availability=first.availability,
+            failures=first.failures,
+            devices=first.devices,
+            every=first.metrics.every,
+            checkpoint=checkpoint,
+            progress=False,
+            watch=watch,
+        )
 
 
 # Samples, inputs and outputs of the problems, roughly; others are taken to be of middle size.
@@ -63,11 +81,11 @@ def seconds(experiment: Experiment) -> float:
     A step of training passes each sample three times through the model; an evaluation all samples once.
     """
     samples, inputs, outputs = _EXTENT.get(type(experiment.data).__name__, (20_000, 100, 10))
-    width = experiment.model.hidden[0] if isinstance(experiment.model, MLP) and experiment.model.hidden else outputs
+    width = next(iter(getattr(experiment.model, "hidden", ())), outputs)
     training = 3 * (experiment.selector.m or 100) * experiment.local.tau * experiment.local.b
     every = experiment.metrics.every or max(1, experiment.rounds // 50)
     passes = experiment.rounds * (training + samples / every)
-    return 1e-4 * experiment.rounds + 1.8e-11 * passes * (inputs * width + 5_000)
+    return float(1e-4 * experiment.rounds + 1.8e-11 * passes * (inputs * width + 5_000))
 
 
 def batches(runs: Iterable[Run]) -> list[Batch]:
@@ -77,7 +95,7 @@ def batches(runs: Iterable[Run]) -> list[Batch]:
     for experiment, seed in runs:
         alone = experiment.for_seed(seed)
         # Where each seed has data of its own, it goes alone.
-        name = _text({**to_dict(alone), "seeds": [seed] if experiment.redraw else []})
+        name = _text({**alone.to_plain(), "seeds": [seed] if experiment.redraw else []})
         points[name] = alone
         if seed not in seeds.setdefault(name, []):
             seeds[name].append(seed)
@@ -93,105 +111,33 @@ def batches(runs: Iterable[Run]) -> list[Batch]:
     return sorted(found, key=lambda batch: order[_shape(batch.points[0])])
 
 
-def play(batch: Batch, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None) -> Result:
-    """Simulate a batch: a result with a row for each of ``batch.runs``."""
-    first = batch.points[0]
-    federation = first.federation()
-    selectors = [point.selector for point in batch.points]
-    etas, decays, proxes = (
-        _stacked([getattr(point.local, name) for point in batch.points]) for name in ("eta", "weight_decay", "prox")
-    )
-    local = dataclasses.replace(first.local.build(), eta=etas, weight_decay=decays, prox=proxes)
-    server = dataclasses.replace(first.server.build(), eta=_stacked([point.server.eta for point in batch.points]))
-    return simulate(
-        federation,
-        first.built(federation),
-        jax.tree.map(lambda *leaves: _stacked(leaves), *selectors),
-        local,
-        rounds=first.rounds,
-        seeds=batch.seeds,
-        server=server,
-        availability=first.availability,
-        every=first.metrics.every,
-        checkpoint=checkpoint,
-        progress=False,
-        watch=watch,
-    )
+def _traced(point: Experiment) -> Any:
+    """What may differ between the runs of a program: its numbers are traced."""
+    return point.selector, point.local, point.server
 
 
-def _program(point: Experiment) -> str:
-    """What two runs must have in common to share a program and its data: all but the numbers that may be traced."""
-    leaves, tree = jax.tree.flatten(point.selector)
-    plain = to_dict(point)
-    plain["selector"] = [str(tree), [np.asarray(leaf).dtype.kind for leaf in leaves]]
-    for part, names in (("local", ("eta", "weight_decay", "prox")), ("server", ("eta",))):
-        for name in names:
-            plain[part][name] = plain[part][name] is None
-    return _text({**plain, "seeds": [], "name": "", "metrics": {**plain["metrics"], "target": "", "value": 0}})
+def _program(point: Experiment, **other: Any) -> str:
+    """What two runs must have in common to share a program and its data: all but the numbers that are traced."""
+    leaves, tree = jax.tree.flatten(_traced(point))
+    plain = {**point.to_plain(), "seeds": [], "name": "", **other}
+    plain["metrics"] = {**plain["metrics"], "target": None, "value": None}
+    for part in ("selector", "local", "server"):
+        del plain[part]
+    return _text([plain, str(tree), [np.asarray(leaf).dtype.kind for leaf in leaves]])
 
 
 def _shape(point: Experiment) -> str:
     """What two runs must have in common to share a program, as far as it shows without the data."""
-    data = type(point.data).__name__
-    return _program(dataclasses.replace(point, data=Quadratic(), partition=None, rounds=1)) + data
+    return _program(point, data=type(point.data).__name__, rounds=1)
 
 
 def _stacked(values: Iterable[Any]) -> Any:
     """One number where all are the same, else one for each point."""
     numbers = list(values)
-    same = all(value == numbers[0] for value in numbers)
-    if same or numbers[0] is None:
+    if all(np.array_equal(value, numbers[0]) for value in numbers):
         return numbers[0]
     return np.asarray(numbers, np.int32 if all(isinstance(n, int) for n in numbers) else np.float32)
 
 
 def _text(plain: Any) -> str:
     return json.dumps(plain, sort_keys=True)
-
-
-def differences(experiments: Iterable[Experiment]) -> Iterator[dict[str, Any]]:
-    """For each experiment, the settings in which it differs from the others; of parts of different kinds, the part.
-
-    >>> from fedpick.experiment import from_dict
-    >>> plain = {"data": {"kind": "synthetic"}, "model": {"kind": "logistic"}, "rounds": 5, "seeds": 2}
-    >>> plain |= {"local": {"tau": 2, "b": 5, "eta": [0.1, 0.2]}, "selector": {"kind": "rand", "m": 3}}
-    >>> list(differences(from_dict(plain)))
-    [{'local.eta': 0.1}, {'local.eta': 0.2}]
-    """
-    chosen = list(experiments)
-    tables = [to_dict(experiment) for experiment in chosen]
-    mixed = [part for part in tables[0] if part == "selector" or _varies(_kind(table[part]) for table in tables)]
-    flat = [leaves({k: v for k, v in table.items() if k not in mixed}) for table in tables]
-    varied = [path for path in dict.fromkeys(itertools.chain(*flat)) if _varies(own.get(path) for own in flat)]
-    for experiment, own in zip(chosen, flat, strict=True):
-        whole = {part: _shown(getattr(experiment, part)) for part in mixed}
-        yield {
-            **{part: text for part, text in whole.items() if _varies(_shown(getattr(e, part)) for e in chosen)},
-            **{path: own[path] for path in varied if path in own and path != "name"},
-        }
-
-
-def _kind(part: Any) -> Any:
-    return part.get("kind") if isinstance(part, dict) else ""
-
-
-def _varies(values: Iterable[Any]) -> bool:
-    return len({str(value) for value in values}) > 1
-
-
-def _shown(part: Any) -> str:
-    return short_name(part) if hasattr(part, "propose") else str(part)
-
-
-def leaves(plain: Any, path: str = "") -> dict[str, Any]:
-    """Every setting of plain data by its path.
-
-    >>> leaves({"local": {"tau": 2}})
-    {'local.tau': 2}
-    """
-    if not isinstance(plain, dict):
-        return {path: plain}
-    found: dict[str, Any] = {}
-    for name, value in plain.items():
-        found |= leaves(value, f"{path}.{name}" if path else str(name))
-    return found

@@ -10,7 +10,7 @@ from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, quadratic, quadratic_selectors
 from fedpick.report import Chart, curve
 from fedpick.results import Result
-from fedpick.sim import datasets
+from fedpick.sim import quadratic_optimum
 
 NEAR = 0.01  # of the first F - F*: where a race is measured
 
@@ -26,7 +26,7 @@ def _quadratic_runs(size: Size) -> Experiments:
 def _gaps(found: ItemRuns, name: str) -> Result:
     """The result with F - F* in the place of the loss."""
     result, experiment = found[name], found.experiments[name]
-    lowest = [datasets.quadratic_optimum(experiment.for_seed(seed).federation())[1] for seed in experiment.seeds]
+    lowest = [quadratic_optimum(experiment.for_seed(seed).federation())[1] for seed in experiment.seeds]
     # In float32 a loss at the optimum may come out a little below F*.
     gap = np.maximum(result.metric("loss") - np.asarray(lowest)[:, None], 1e-6)
     return Result(result.runs, result.share, result.model_bytes, result.evaluated, {"loss": gap}, result.records)

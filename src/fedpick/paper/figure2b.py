@@ -8,7 +8,7 @@ from fedpick.paper.claims import Check, Claim, Met, more
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import quadratic_selectors
 from fedpick.report import Chart, dot
-from fedpick.sim import datasets
+from fedpick.sim import Quadratic
 from fedpick.theory import grid, quadratic_problem, skews
 
 
@@ -86,7 +86,7 @@ def _skews(draws: int, per_axis: int) -> dict[str, dict[str, list[list[float]]]]
     for K in (30, 100):
         by_name: dict[str, list[list[float]]] = {name: [] for name in quadratic_selectors(K)}
         for seed in range(draws):
-            federation = datasets.quadratic(K=K, seed=seed)
+            federation = Quadratic(K=K, seed=seed).federation()
             x = np.asarray(federation.x, float)
             problem = quadratic_problem(federation.share, x[:, 0], x[:, 1:])
             for name, selector in quadratic_selectors(K).items():

@@ -3,8 +3,8 @@
 from fedpick.paper.claims import ABOUT, Check, Claim, Met, more, shown, speed_up
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, synthetic
+from fedpick.registry import strategy
 from fedpick.report import Chart, curve
-from fedpick.selectors import strategy
 
 TARGET = 0.5
 SEATS = (1, 2, 3)

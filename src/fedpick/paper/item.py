@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fedpick.experiment import FashionMNIST
+from fedpick.experiment import load_results
 from fedpick.paper.claims import Claim, Verdict, overall
 from fedpick.paper.settings import Experiments, Size
 from fedpick.report import Chart
 from fedpick.results import Result
-from fedpick.storage import RunStore, results
+from fedpick.sim import FashionMNIST
+from fedpick.storage import RunStore
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class ItemRuns:
 
     def __getitem__(self, name: str) -> Result:
         if name not in self._results:
-            self._results[name] = results(self.experiments[name], self.store)
+            self._results[name] = load_results(self.experiments[name], self.store)
         return self._results[name]
 
 

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from fedpick.experiment import Batch
+from fedpick.experiment import Batch, missing, run_missing
 from fedpick.paper.ablations import OBJECTIVE, RATES
 from fedpick.paper.figure1 import FIGURE_1
 from fedpick.paper.figure2a_6 import FIGURE_2A, FIGURE_6
@@ -16,8 +16,8 @@ from fedpick.paper.item import Item, ItemRuns, Outcome
 from fedpick.paper.settings import Size
 from fedpick.paper.tables1_2 import TABLE_1, TABLE_2
 from fedpick.results import Result
-from fedpick.sim import datasets
-from fedpick.storage import RunStore, missing, run_missing
+from fedpick.sim import find_fashion_mnist
+from fedpick.storage import RunStore
 
 ITEMS: dict[str, Item] = {
     item.name: item
@@ -89,7 +89,7 @@ def _one(item: Item, size: Size, store: RunStore, watch: Callable[[Item, Batch, 
     hear = None if watch is None else lambda batch, so_far: watch(item, batch, so_far)
     try:
         if item.needs_fashion_mnist(size) and missing(experiments.values(), store):
-            datasets.find_fashion_mnist()  # before anything is run
+            find_fashion_mnist()  # before anything is run
         run_missing(experiments.values(), store, hear)
         return ItemResult(item, item.conclude(ItemRuns(store, size, experiments)))
     except (ConnectionError, FileNotFoundError) as error:

@@ -2,19 +2,21 @@
 
 from typing import Any, NamedTuple
 
-from fedpick.experiment import (
+from fedpick.experiment import Experiment, Metrics
+from fedpick.registry import strategy
+from fedpick.sim import (
     MLP,
-    Experiment,
+    AlternatingHalves,
+    Always,
+    Dirichlet,
     FashionMNIST,
-    LocalPart,
+    Local,
     Logistic,
-    Metrics,
     Quadratic,
     QuadraticModel,
+    StepDecay,
     Synthetic,
 )
-from fedpick.selectors import strategy
-from fedpick.sim import AlternatingHalves, Always, Dirichlet
 
 Experiments = dict[str, Experiment]
 
@@ -75,15 +77,13 @@ def fashion(
 ) -> Experiment:
     """Fashion-MNIST as the paper states it and its released code completes it; a partition for every seed."""
     return Experiment(
-        FashionMNIST(),
-        MLP(),
+        FashionMNIST(Dirichlet(K=100, alpha=alpha)),
+        MLP(objective=objective),
         selector,
-        LocalPart(tau=30, b=64, eta=eta, decay_at=(150, 300), weight_decay=1e-4),
+        Local(tau=30, b=64, eta=eta, schedule=StepDecay((150, 300)), weight_decay=1e-4),
         rounds=size.fashion_rounds,
         seeds=tuple(range(size.seeds)),
         redraw=True,
-        partition=Dirichlet(K=100, alpha=alpha),
-        objective=objective,
         availability=AlternatingHalves(away=0.1) if halves else Always(),
         metrics=Metrics(every=2 if size.whole else max(1, size.fashion_rounds // 10), clients=False),
     )
@@ -95,7 +95,7 @@ def synthetic(size: Size, selector: Any) -> Experiment:
         Synthetic(),
         Logistic(),
         selector,
-        LocalPart(tau=30, b=50, eta=0.05, decay_at=(300, 600)),
+        Local(tau=30, b=50, eta=0.05, schedule=StepDecay((300, 600))),
         rounds=size.synthetic_rounds,
         seeds=tuple(range(size.draws)),
         redraw=True,
@@ -109,7 +109,7 @@ def quadratic(size: Size, selector: Any, K: int) -> Experiment:
         Quadratic(K=K),
         QuadraticModel(),
         selector,
-        LocalPart(tau=2, b=1, eta=2e-5),
+        Local(tau=2, b=1, eta=2e-5),
         rounds=size.quadratic_rounds,
         seeds=tuple(range(size.draws)),
         redraw=True,

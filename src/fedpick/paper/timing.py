@@ -42,7 +42,7 @@ class Timed:
 
     def __init__(self, experiment: Experiment, federation: Federation) -> None:
         self.selector, self.federation = experiment.selector, federation
-        self.model, self.local = experiment.built(federation), experiment.local.build()
+        self.model, self.local = experiment.model.build(federation), experiment.local
         self.clients = Clients(federation.size, jnp.ones(federation.num_clients, bool))
         self.state = self.selector.init(federation.num_clients)
         self.params = self.model.init(init_key(0))

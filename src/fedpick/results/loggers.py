@@ -22,10 +22,10 @@ class TensorBoard:
 
     >>> import tempfile
     >>> from fedpick import Rand
-    >>> from fedpick.sim import Local, quadratic, quadratic_model, simulate
+    >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with TensorBoard(folder) as board:
-    ...         result = simulate(quadratic(3), quadratic_model(5), Rand(1), Local(1, 1, 1e-3), rounds=2, watch=board)
+    ...         result = simulate(Quadratic(3), QuadraticModel(), Rand(1), Local(1, 1, 1e-3), rounds=2, watch=board)
     ...     sorted(path.name for path in Path(folder).iterdir())
     ['seed=0']
     """

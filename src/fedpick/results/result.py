@@ -137,8 +137,8 @@ class Result:
         """An Altair chart of metrics by round, such as ``plot("loss", "worst_loss")``; loss and accuracy unless named.
 
         >>> from fedpick import Rand
-        >>> from fedpick.sim import Local, quadratic, quadratic_model, simulate
-        >>> result = simulate(quadratic(3), quadratic_model(5), Rand(1), Local(1, 1, 1e-3), rounds=2)
+        >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
+        >>> result = simulate(Quadratic(3), QuadraticModel(), Rand(1), Local(1, 1, 1e-3), rounds=2)
         >>> result.plot("loss").to_dict()["title"]["text"]
         '1 runs, 2 rounds'
         """
@@ -159,8 +159,8 @@ class Result:
         train_loss, polled, trained and returned. An evaluation at round 5 comes after the row of round 5, the fifth.
 
         >>> from fedpick import Rand
-        >>> from fedpick.sim import Local, quadratic, quadratic_model, simulate
-        >>> result = simulate(quadratic(3), quadratic_model(5), Rand(1), Local(1, 1, 1e-3), rounds=2)
+        >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
+        >>> result = simulate(Quadratic(3), QuadraticModel(), Rand(1), Local(1, 1, 1e-3), rounds=2)
         >>> result.to_frame(by="round")[["seed", "round", "messages"]]
            seed  round  messages
         0     0      1         2

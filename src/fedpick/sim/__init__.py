@@ -1,6 +1,7 @@
 """The simulator: federated averaging with any selector, whole federations as one compiled program."""
 
 from fedpick.sim._engine.compilation import release_programs
+from fedpick.sim.arrays import Arrays
 from fedpick.sim.availability import (
     AlternatingHalves,
     Always,
@@ -10,50 +11,71 @@ from fedpick.sim.availability import (
     Failures,
     Trace,
 )
-from fedpick.sim.datasets import digits, fashion_mnist, quadratic, quadratic_optimum, synthetic
+from fedpick.sim.datasets import (
+    Data,
+    Digits,
+    FashionMNIST,
+    Quadratic,
+    Synthetic,
+    fetch_fashion_mnist,
+    find_fashion_mnist,
+    quadratic_optimum,
+    verify_fashion_mnist,
+)
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import batch_losses, full_losses
 from fedpick.sim.federation import Federation, Summary, pixels
-from fedpick.sim.local import Local, Server, StepDecay, distinct, train
-from fedpick.sim.models import Model, from_apply, logistic, mlp, quadratic_model
-from fedpick.sim.partition import IID, Dirichlet, PowerLaw, Shards
+from fedpick.sim.local import Local, distinct, train
+from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
+from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, StepDecay
+from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.preflight import check_selectors
+from fedpick.sim.server import Server
 from fedpick.sim.simulation import simulate
 
 __all__ = [
     "IID",
+    "MLP",
     "AlternatingHalves",
     "Always",
+    "Arrays",
     "Availability",
     "Bernoulli",
+    "Data",
     "DayAndNight",
     "Devices",
+    "Digits",
     "Dirichlet",
     "Failures",
+    "FashionMNIST",
     "Federation",
     "Local",
+    "Logistic",
     "Model",
+    "ModelSpec",
+    "OptaxSchedule",
+    "Partition",
     "PowerLaw",
+    "Quadratic",
+    "QuadraticModel",
+    "RateSchedule",
     "Server",
     "Shards",
     "StepDecay",
     "Summary",
+    "Synthetic",
     "Trace",
     "batch_losses",
     "check_selectors",
-    "digits",
     "distinct",
-    "fashion_mnist",
+    "fetch_fashion_mnist",
+    "find_fashion_mnist",
     "from_apply",
     "full_losses",
-    "logistic",
-    "mlp",
     "pixels",
-    "quadratic",
-    "quadratic_model",
     "quadratic_optimum",
     "release_programs",
     "simulate",
-    "synthetic",
     "train",
+    "verify_fashion_mnist",
 ]

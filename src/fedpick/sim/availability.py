@@ -62,7 +62,7 @@ class Bernoulli:
     Array([ True,  True], dtype=bool)
     """
 
-    probability: Any
+    probability: float | Float[Array, " K"]
 
     def __post_init__(self) -> None:
         _probability(self, "probability", self.probability)
@@ -133,7 +133,7 @@ class Failures:
     Array([False, False], dtype=bool)
     """
 
-    probability: Any = 0.0
+    probability: float | Float[Array, " K"] = 0.0
     dropped: Bool[Array, "rounds K"] | None = None
 
     def __post_init__(self) -> None:

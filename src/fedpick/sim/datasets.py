@@ -1,20 +1,20 @@
-"""The paper's problems as federations: quadratic, Synthetic(alpha, beta), Fashion-MNIST; and a small one, digits."""
+"""Data sets, each a description that makes a federation: the paper's problems, and the small one of digits."""
 
 import gzip
 import hashlib
 import os
-import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedpick.sim.federation import Federation, pixels
-from fedpick.sim.partition import Dirichlet
-from fedpick.validation import require
+from fedpick.sim.partition import Dirichlet, Partition
+from fedpick.storage import write_atomic
+from fedpick.validation import owner_name, require
 
 Numbers = np.ndarray[Any, Any]
 
@@ -27,28 +27,51 @@ MD5 = {
 }
 
 
-def quadratic(K: int = 30, v: int = 5, seed: int = 0) -> Federation:
-    """The paper's quadratic problem: one sample (h_k, e_k) per client, for ``quadratic_model``.
+class Data(Protocol):
+    """A description of data, as an experiment holds it; ``seed``, where it has one, is what ``redraw`` changes."""
+
+    def federation(self) -> Federation:
+        """The clients and their data."""
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """The paper's quadratic problem: one sample (h_k, e_k) per client, for ``QuadraticModel``.
 
     h_k ~ U(1, 20), e_k ~ U(0, 100) per entry, p_k in proportion to draws of density 3 x^2 on [0, 1].
 
-    >>> quadratic(K=30).x.shape
+    Args:
+        K: Clients.
+        v: Dimensions of the model.
+        seed: What the problem is drawn by.
+
+    >>> Quadratic(K=30).federation().x.shape
     (30, 6)
     """
-    _counts("quadratic", K=K, v=v)
-    _fits("quadratic", K, 20 * (v + 4))
-    rng = np.random.default_rng(seed)
-    h, e = rng.uniform(1, 20, (K, 1)), rng.uniform(0, 100, (K, v))
-    size = rng.uniform(size=K) ** (1 / 3)
-    x, y = np.concatenate([h, e], axis=1), np.zeros(K, np.int64)
-    name = f"quadratic(K={K}, v={v}, seed={seed})"
-    return Federation.from_arrays(x, y, np.arange(K), classes=1, size=size, name=name)
+
+    K: int = 30
+    v: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _counts(self, K=self.K, v=self.v)
+
+    def federation(self) -> Federation:
+        """The clients and their data."""
+        K = self.K
+        _fits(self, K, 20 * (self.v + 4))
+        rng = np.random.default_rng(self.seed)
+        h, e = rng.uniform(1, 20, (K, 1)), rng.uniform(0, 100, (K, self.v))
+        size = rng.uniform(size=K) ** (1 / 3)
+        x, y = np.concatenate([h, e], axis=1), np.zeros(K, np.int64)
+        name = f"quadratic(K={K}, v={self.v}, seed={self.seed})"
+        return Federation.from_arrays(x, y, np.arange(K), classes=1, size=size, name=name)
 
 
 def quadratic_optimum(federation: Federation) -> tuple[Numbers, float]:
     """w* = (sum p_k e_k) / (sum p_k h_k) and F* = F(w*), in closed form.
 
-    >>> quadratic_optimum(quadratic())[0].shape
+    >>> quadratic_optimum(Quadratic().federation())[0].shape
     (5,)
     """
     x, size = np.asarray(federation.x, np.float64), np.asarray(federation.size, np.float64)
@@ -57,82 +80,130 @@ def quadratic_optimum(federation: Federation) -> tuple[Numbers, float]:
     return best, float(p @ (h / 2 * ((best - e / h[:, None]) ** 2).sum(axis=1)))
 
 
-def synthetic(
-    alpha: float = 1.0, beta: float = 1.0, K: int = 30, dim: int = 60, classes: int = 10, seed: int = 0
-) -> Federation:
+@dataclass(frozen=True)
+class Synthetic:
     """Synthetic(alpha, beta) of Li et al. (2020): logistic data whose law differs from client to client.
 
-    alpha is how much the clients' models differ, beta how much their inputs do. The sizes are heavy-tailed: one client
-    may hold half of the data. A tenth of each client's samples is the test set.
+    The sizes are heavy-tailed: one client may hold half of the data. A tenth of each client's samples is the test set.
 
-    >>> federation = synthetic(1, 1, seed=0)
+    Args:
+        alpha: How much the clients' models differ.
+        beta: How much their inputs differ.
+        K: Clients.
+        dim: Inputs.
+        classes: Labels.
+        seed: What the data are drawn by.
+
+    >>> federation = Synthetic(1, 1, seed=0).federation()
     >>> federation.num_clients, federation.x.shape[1]
     (30, 60)
     """
-    _counts("synthetic", K=K, dim=dim, classes=classes)
-    _fits("synthetic", K, 8 * 450 * dim)  # 450 samples on average
-    for name, value in (("alpha", alpha), ("beta", beta)):
-        require("synthetic", name, value, "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
-    rng = np.random.default_rng(seed)
-    number = np.floor(rng.lognormal(4, 2, K)).astype(np.int64) + 50
-    u, shift = rng.normal(0, alpha, K), rng.normal(0, beta, K)
-    v = rng.normal(shift[:, None], 1, (K, dim))
-    spread = np.sqrt(np.arange(1, dim + 1) ** -1.2)
-    parts: dict[str, list[Numbers]] = {"x": [], "y": [], "client": [], "test_x": [], "test_y": []}
-    for k in range(K):
-        w, b = rng.normal(u[k], 1, (dim, classes)), rng.normal(u[k], 1, classes)
-        x = v[k] + spread * rng.normal(size=(number[k], dim))
-        y = np.argmax(x @ w + b, axis=1)
-        order = rng.permutation(number[k])
-        training, test = np.split(order, [int(0.9 * number[k])])
-        parts["x"].append(x[training].astype(np.float32))
-        parts["y"].append(y[training])
-        parts["client"].append(np.full(len(training), k))
-        parts["test_x"].append(x[test].astype(np.float32))
-        parts["test_y"].append(y[test])
-    x, y, client, test_x, test_y = (np.concatenate(part) for part in parts.values())
-    name = f"Synthetic({alpha:g},{beta:g}) K={K} seed={seed}"
-    return Federation.from_arrays(x, y, client, test=(test_x, test_y), classes=classes, name=name)
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    K: int = 30
+    dim: int = 60
+    classes: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _counts(self, K=self.K, dim=self.dim, classes=self.classes)
+        for name in ("alpha", "beta"):
+            require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
+
+    def federation(self) -> Federation:
+        """The clients and their data."""
+        alpha, beta, K, dim, classes = self.alpha, self.beta, self.K, self.dim, self.classes
+        _fits(self, K, 8 * 450 * dim)  # 450 samples on average
+        rng = np.random.default_rng(self.seed)
+        number = np.floor(rng.lognormal(4, 2, K)).astype(np.int64) + 50
+        u, shift = rng.normal(0, alpha, K), rng.normal(0, beta, K)
+        v = rng.normal(shift[:, None], 1, (K, dim))
+        spread = np.sqrt(np.arange(1, dim + 1) ** -1.2)
+        parts: dict[str, list[Numbers]] = {"x": [], "y": [], "client": [], "test_x": [], "test_y": []}
+        for k in range(K):
+            w, b = rng.normal(u[k], 1, (dim, classes)), rng.normal(u[k], 1, classes)
+            x = v[k] + spread * rng.normal(size=(number[k], dim))
+            y = np.argmax(x @ w + b, axis=1)
+            order = rng.permutation(number[k])
+            training, test = np.split(order, [int(0.9 * number[k])])
+            parts["x"].append(x[training].astype(np.float32))
+            parts["y"].append(y[training])
+            parts["client"].append(np.full(len(training), k))
+            parts["test_x"].append(x[test].astype(np.float32))
+            parts["test_y"].append(y[test])
+        x, y, client, test_x, test_y = (np.concatenate(part) for part in parts.values())
+        name = f"Synthetic({alpha:g},{beta:g}) K={K} seed={self.seed}"
+        return Federation.from_arrays(x, y, client, test=(test_x, test_y), classes=classes, name=name)
 
 
-def digits(partition: Callable[[Numbers], Numbers] = Dirichlet(K=30, alpha=0.3), seed: int = 0) -> Federation:
+@dataclass(frozen=True)
+class Digits:
     """1,797 images of handwritten digits, 8 x 8, from scikit-learn (``pip install fedpick[digits]``): no download.
 
-    A fifth is the test set.
+    Args:
+        partition: How the samples are dealt out to clients.
+        seed: What the test set, a fifth, is drawn by.
+
+    >>> Digits(seed=1).partition
+    Dirichlet(K=30, alpha=0.3, capped=True, least=10, seed=0)
     """
-    try:
-        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
-    except ImportError:
-        raise ModuleNotFoundError("digits: needs scikit-learn; install it with pip install 'fedpick[digits]'") from None
-    bunch = load_digits()
-    x, y = (bunch.data / 8 - 1).astype(np.float32), bunch.target.astype(np.int64)
-    order = np.random.default_rng(seed).permutation(len(y))
-    test, training = np.split(order, [len(y) // 5])
-    return Federation.from_partition(
-        x[training], y[training], partition, test=(x[test], y[test]), classes=10, name=f"digits, {partition}"
-    )
+
+    partition: Partition = Dirichlet(K=30, alpha=0.3)
+    seed: int = 0
+
+    def federation(self) -> Federation:
+        """The clients and their data."""
+        try:
+            from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+        except ImportError:
+            raise ModuleNotFoundError(
+                "Digits: needs scikit-learn; install it with pip install 'fedpick[digits]'"
+            ) from None
+        bunch = load_digits()
+        x, y = (bunch.data / 8 - 1).astype(np.float32), bunch.target.astype(np.int64)
+        order = np.random.default_rng(self.seed).permutation(len(y))
+        test, training = np.split(order, [len(y) // 5])
+        return Federation.from_partition(
+            x[training],
+            y[training],
+            self.partition,
+            test=(x[test], y[test]),
+            classes=10,
+            name=f"digits, {self.partition}",
+        )
 
 
-def fashion_mnist(
-    partition: Callable[[Numbers], Numbers] = Dirichlet(K=100, alpha=0.3), data: str | Path | None = None
-) -> Federation:
+@dataclass(frozen=True)
+class FashionMNIST:
     """Fashion-MNIST (Xiao et al. 2017) dealt out to clients; images stay bytes in memory.
 
-    The four official files are looked for in ``data``, else in the folder ``FEDPICK_DATA``, there or in its subfolder
+    The four official files are looked for in the folder, else in ``FEDPICK_DATA``, there or in its subfolder
     fashion-mnist; else they are downloaded to the user's cache, and verified by their MD5 sums either way.
+
+    Args:
+        partition: How the samples are dealt out to clients.
+
+    >>> FashionMNIST().partition.K
+    100
     """
-    folder = find_fashion_mnist(data)
-    arrays = {name: _idx(folder / name) for name in MD5}
-    x, y, test_x, test_y = arrays.values()
-    return Federation.from_partition(
-        x,
-        y.astype(np.int64),
-        partition,
-        test=(test_x, test_y.astype(np.int64)),
-        classes=10,
-        prepare=pixels,
-        name=f"Fashion-MNIST, {partition}",
-    )
+
+    partition: Partition = Dirichlet(K=100, alpha=0.3)
+
+    def federation(self, folder: str | Path | None = None) -> Federation:
+        """The clients and their data; ``folder`` is where the files are."""
+        folder = find_fashion_mnist(folder)
+        arrays = {name: _idx(folder / name) for name in MD5}
+        x, y, test_x, test_y = arrays.values()
+        return Federation.from_partition(
+            x,
+            y.astype(np.int64),
+            self.partition,
+            test=(test_x, test_y.astype(np.int64)),
+            classes=10,
+            prepare=pixels,
+            name=f"Fashion-MNIST, {self.partition}",
+        )
 
 
 def find_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> Path:
@@ -143,7 +214,7 @@ def find_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> 
             if all((folder / name).is_file() for name in MD5):
                 return folder
         source = "data" if data is not None else "FEDPICK_DATA"
-        raise FileNotFoundError(f"fashion_mnist: {source} must be a folder with {', '.join(MD5)}, got {str(given)!r}")
+        raise FileNotFoundError(f"FashionMNIST: {source} must be a folder with {', '.join(MD5)}, got {str(given)!r}")
     return fetch_fashion_mnist(mirror=mirror)
 
 
@@ -171,15 +242,12 @@ def _download(url: str, path: Path, md5: str) -> None:
             content = answer.read()
     except (urllib.error.URLError, OSError) as error:
         raise ConnectionError(
-            f"fashion_mnist: could not download {url} ({error}); put the official files into a folder and name it with"
+            f"FashionMNIST: could not download {url} ({error}); put the official files into a folder and name it with"
             " the option data or the variable FEDPICK_DATA"
         ) from None
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
-        raise ValueError(f"fashion_mnist: {url} must have MD5 {md5}, got other content; nothing was kept")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as part:
-        part.write(content)
-    os.replace(part.name, path)
+        raise ValueError(f"FashionMNIST: {url} must have MD5 {md5}, got other content; nothing was kept")
+    write_atomic(path, content, owner="FashionMNIST")
 
 
 def _idx(path: Path) -> Numbers:
@@ -187,21 +255,21 @@ def _idx(path: Path) -> Numbers:
     content = path.read_bytes()
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != MD5[path.name]:
         rule = f"must have MD5 {MD5[path.name]}"
-        raise ValueError(f"fashion_mnist: {path.name} {rule}, got another: it is truncated or altered")
+        raise ValueError(f"FashionMNIST: {path.name} {rule}, got another: it is truncated or altered")
     plain = gzip.decompress(content)
     shape = np.frombuffer(plain, ">i4", count=plain[3], offset=4)
     return np.frombuffer(plain, np.uint8, offset=4 + 4 * plain[3]).reshape(shape)
 
 
-def _fits(owner: str, K: int, each: int) -> None:
+def _fits(owner: object, K: int, each: int) -> None:
     """A federation that is larger than the machine is an error now, and not a process that is killed in a while."""
     if hasattr(os, "sysconf"):
         have, need = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), K * each
         if need > have:
             rule = f"small enough for its data (about {need / 1e9:,.0f} GB) to fit into memory ({have / 1e9:,.0f} GB)"
-            raise ValueError(f"{owner}: K must be {rule}, got {K}")
+            raise ValueError(f"{owner_name(owner)}: K must be {rule}, got {K}")
 
 
-def _counts(owner: str, **numbers: int) -> None:
+def _counts(owner: object, **numbers: int) -> None:
     for name, value in numbers.items():
         require(owner, name, value, "at least 1", lambda n: n >= 1, whole=True)

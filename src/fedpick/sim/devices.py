@@ -26,10 +26,10 @@ class Devices:
     Array([1.6000041], dtype=float32)
     """
 
-    speed: Any = 1000.0
-    bandwidth: Any = 1e6
-    latency: Any = 0.05
-    deadline: Any = float("inf")
+    speed: float | Float[Array, " K"] = 1000.0
+    bandwidth: float | Float[Array, " K"] = 1e6
+    latency: float | Float[Array, " K"] = 0.05
+    deadline: float = float("inf")
 
     def __post_init__(self) -> None:
         for name in ("speed", "bandwidth", "deadline"):

@@ -1,6 +1,5 @@
-"""What a client does with the model, tau steps on mini-batches of its own; and what the server does with the result."""
+"""Local training, tau steps on mini-batches of a client's own data."""
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -13,41 +12,25 @@ from fedpick import sampling
 from fedpick.pytrees import pytree, static
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
+from fedpick.sim.optimizers import Number, Optimizer, OwnSchedule, RateSchedule, StepDecay, optimizer
 from fedpick.validation import natural, one_of, require
-
-Optimizer = Callable[[Any], optax.GradientTransformation]
-Number = float | Float[Array, ""]
-
-
-@pytree
-class StepDecay:
-    """A learning rate that is multiplied by ``factor`` at each of the rounds ``at``.
-
-    >>> [float(StepDecay(at=(150, 300))(jnp.int32(t))) for t in (0, 150, 400)]
-    [1.0, 0.5, 0.25]
-    """
-
-    at: tuple[int, ...] = static(default=())
-    factor: Number = 0.5
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.at, tuple):
-            raise ValueError(f"StepDecay: at must be a tuple of rounds, got {self.at!r}")
-
-    def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
-        """The multiple of the first learning rate in round t."""
-        passed = sum((t >= at).astype(jnp.float32) for at in self.at) if self.at else jnp.float32(0)
-        return jnp.asarray(self.factor, jnp.float32) ** passed
 
 
 @pytree
 class Local:
     """Local training: tau steps of an optimiser on mini-batches of b samples, from the global model.
 
-    ``batches`` says how they are drawn: ``"distinct"``, uniformly and without replacement inside a batch, min(b, D_k)
-    samples, as the paper's code does; ``"replace"``, b independent draws; ``"epochs"``, through shuffled data, the last
-    batch of an epoch being what is left. ``optimizer`` makes an optax optimiser from the learning rate of the round,
-    ``eta * schedule(t)``. ``weight_decay`` adds decay * w to the gradient, ``prox`` adds prox * (w - global) (FedProx).
+    Args:
+        tau: Steps.
+        b: Samples in a mini-batch.
+        eta: Learning rate; in round t it is ``eta * schedule(t)``.
+        schedule: A ``StepDecay``, a schedule of optax, or any function of t that JAX can trace.
+        weight_decay: Adds decay * w to the gradient.
+        prox: Adds prox * (w - global model) to the gradient (FedProx).
+        batches: "distinct", uniformly and without replacement inside a batch, min(b, D_k) samples, as the paper's code;
+            "replace", b independent draws; "epochs", through shuffled data, the last batch being what is left.
+        optimizer: "sgd", "momentum", "adam", "adagrad", "yogi", or a function of the learning rate such as
+            ``optax.adam``; in a file, also its address, such as "optax:lion".
 
     >>> Local(tau=30, b=64, eta=0.005, schedule=StepDecay(at=(150, 300))).tau
     30
@@ -56,26 +39,28 @@ class Local:
     tau: int = static()
     b: int = static()
     eta: Number
-    schedule: Callable[[Any], Any] = StepDecay()
+    schedule: RateSchedule = StepDecay()
     weight_decay: Number | None = None
     prox: Number | None = None
     batches: Literal["distinct", "replace", "epochs"] = static(default="distinct")
-    optimizer: Optimizer = static(default=optax.sgd)
+    optimizer: str | Optimizer = static(default="sgd")
 
     def __post_init__(self) -> None:
         natural(self, "tau", self.tau)
         natural(self, "b", self.b)
-        _optimizer(self, self.optimizer)
-        if not callable(self.schedule) or jax.tree_util.all_leaves([self.schedule]):
-            rule = "an object made with fedpick.pytree that maps t to a number, such as StepDecay"
-            raise ValueError(f"Local: schedule must be {rule}, got {self.schedule!r}")
+        optimizer(self, self.optimizer)
+        if not callable(self.schedule) or isinstance(self.schedule, type):
+            raise ValueError(
+                f"Local: schedule must be a function of the round t, such as StepDecay, got {self.schedule!r}"
+            )
+        if jax.tree_util.all_leaves([self.schedule]):
+            object.__setattr__(self, "schedule", OwnSchedule(self.schedule))
         one_of(self, "batches", self.batches, ("distinct", "replace", "epochs"))
         for name in ("eta", "weight_decay", "prox"):
-            if name != "eta" and getattr(self, name) is None:
-                continue
-            require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < jnp.inf))
+            if name == "eta" or getattr(self, name) is not None:
+                require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < jnp.inf))
 
-    def pulled(self, gradient: Params, w: Params, start: Params) -> Params:
+    def regularized(self, gradient: Params, w: Params, start: Params) -> Params:
         """The gradient with weight decay and the proximal term; where they are None, nothing is read or added."""
         for factor, origin in ((self.weight_decay, None), (self.prox, start)):
             if factor is not None:
@@ -93,43 +78,6 @@ class Local:
         per_epoch = -(-count // self.b)
         whole, rest = self.tau // per_epoch, self.tau % per_epoch
         return whole * count + jnp.minimum(rest * self.b, count)
-
-
-@pytree
-class Server:
-    """What the server does with the averaged update: adds it (plain FedAvg), or hands it to an optax optimiser.
-
-    >>> Server(optax.adam, eta=0.01).eta  # FedAdam
-    0.01
-    """
-
-    optimizer: Optimizer | None = static(default=None)
-    eta: Number = 1.0
-
-    def __post_init__(self) -> None:
-        require(self, "eta", self.eta, "finite and above 0", lambda x: (x > 0) & (x < jnp.inf))
-        if self.optimizer is not None:
-            _optimizer(self, self.optimizer)
-
-    def init(self, params: Params) -> Any:
-        """The optimiser's memory."""
-        return self.optimizer(self.eta).init(params) if self.optimizer else ()
-
-    def update(self, params: Params, average: Params, state: Any, anybody: Bool[Array, ""]) -> tuple[Params, Any]:
-        """The next model from the weighted sum of the seats' updates; without anybody, nothing moves."""
-        if self.optimizer is None:
-            eta = jnp.asarray(self.eta, jnp.float32)
-            return jax.tree.map(lambda w, change: w + eta * change, params, average), state
-        gradient = jax.tree.map(jnp.negative, average)
-        change, moved = self.optimizer(self.eta).update(gradient, state, params)
-        keep = lambda new, old: jnp.where(anybody, new, old)  # noqa: E731
-        return jax.tree.map(keep, optax.apply_updates(params, change), params), jax.tree.map(keep, moved, state)
-
-
-def _optimizer(owner: object, make: Any) -> None:
-    if not callable(make):
-        rule = "a function of the learning rate, such as optax.adam and not optax.adam(0.1)"
-        raise ValueError(f"{type(owner).__name__}: optimizer must be {rule}, got {type(make).__name__}")
 
 
 def train(
@@ -151,7 +99,7 @@ def train(
     index, used = batches(batch_key, count, local, federation.largest)
     parts = used.astype(jnp.float32) / used.sum(axis=1, keepdims=True).astype(jnp.float32)
     one_size = local.batches != "epochs"
-    optimizer = local.optimizer(jnp.asarray(local.eta, jnp.float32) * local.schedule(t))
+    method = optimizer(local, local.optimizer)(jnp.asarray(local.eta, jnp.float32) * local.schedule(t))
 
     def step(carry: Any, batch: Any) -> Any:
         # Few arrays to take a step's part from, and no sum: each would be a kernel more per step on a GPU.
@@ -164,13 +112,13 @@ def train(
             return of_samples.sum(), of_samples
 
         gradient, of_samples = jax.grad(loss, has_aux=True)(w)
-        change, memory = optimizer.update(local.pulled(gradient, w, params), memory, w)
+        change, memory = method.update(local.regularized(gradient, w, params), memory, w)
         return (optax.apply_updates(w, change), memory, total + of_samples), None
 
     samples = jnp.stack([start + index, federation.y[start + index]], axis=1)
     inputs = (samples, None if one_size else parts, jax.random.split(noise_key, local.tau))
     none = jnp.zeros(local.b, jnp.float32)
-    (trained, _, total), _ = lax.scan(step, (params, optimizer.init(params), none), inputs, unroll=unroll)
+    (trained, _, total), _ = lax.scan(step, (params, method.init(params), none), inputs, unroll=unroll)
     return trained, total.sum() / local.tau
 
 

@@ -4,12 +4,14 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from fedpick.sim.federation import Federation
 from fedpick.validation import one_of, require
 
 Params = Any
@@ -22,7 +24,7 @@ class Model(NamedTuple):
     ``init(key)`` gives parameters, any pytree. ``losses(params, x, y, key)`` gives one loss per sample; the key is for
     dropout, and None means evaluation. ``predict(params, x)`` gives labels. No loss lies below ``lowest``.
 
-    >>> model = logistic(dim=2, classes=3)
+    >>> model = from_apply(lambda key: jnp.zeros((2, 3)), lambda w, x, key: x @ w)
     >>> model.losses(model.init(jax.random.key(0)), jnp.ones((4, 2)), jnp.zeros(4, jnp.int32), None).shape
     (4,)
     """
@@ -38,13 +40,18 @@ def from_apply(
     apply: Callable[[Params, Array, PRNGKeyArray | None], Float[Array, "n c"]],
     objective: Objective = "cross-entropy",
 ) -> Model:
-    """A classifier from any pure ``init(key)`` and ``apply(params, x, key) -> logits``: Flax, Equinox, your own.
+    """A classifier from any pure ``init`` and ``apply``: Flax, Equinox, your own.
+
+    Args:
+        init: ``init(key)`` gives the parameters, any pytree of float32.
+        apply: ``apply(params, x, key)`` gives the logits; the key is for dropout, and None means evaluation.
+        objective: "cross-entropy", or "minus-probability" as the paper's code.
 
     >>> model = from_apply(lambda key: jnp.zeros((2, 3)), lambda w, x, key: x @ w)
     >>> model.predict(jnp.eye(2, 3), jnp.array([[0.0, 1.0]]))
     Array([1], dtype=int32)
     """
-    one_of("from_apply", "objective", objective, ("cross-entropy", "minus-probability"))
+    one_of("from_apply", "objective", objective, get_args(Objective))
 
     def losses(params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Float[Array, " n"]:
         log_probability = jax.nn.log_softmax(apply(params, x, key))
@@ -63,15 +70,85 @@ def from_apply(
     return Model(init, losses, predict, 0.0 if objective == "cross-entropy" else -1.0)
 
 
-@functools.cache  # the same arguments give the same object, and so the same compiled program
-def logistic(dim: int, classes: int, objective: Objective = "cross-entropy") -> Model:
+class ModelSpec(Protocol):
+    """A description of a model, as an experiment holds it."""
+
+    def build(self, federation: Federation) -> Model:
+        """The model for these data."""
+
+
+@dataclass(frozen=True)
+class Logistic:
     """Multinomial logistic regression with bias, started at zero, as in the paper's Synthetic experiment.
 
-    >>> jax.tree.map(jnp.shape, logistic(dim=60, classes=10).init(jax.random.key(0)))
+    Args:
+        objective: "cross-entropy", or "minus-probability" as the paper's code.
+
+    >>> from fedpick.sim import Synthetic
+    >>> jax.tree.map(jnp.shape, Logistic().build(Synthetic().federation()).init(jax.random.key(0)))
     {'b': (10,), 'w': (60, 10)}
     """
-    _shape("logistic", dim=dim, classes=classes)
 
+    objective: Objective = "cross-entropy"
+
+    def __post_init__(self) -> None:
+        one_of(self, "objective", self.objective, get_args(Objective))
+
+    def build(self, federation: Federation) -> Model:
+        """The model for these data."""
+        return _logistic(_inputs(federation), federation.classes, self.objective)
+
+
+@dataclass(frozen=True)
+class MLP:
+    """A ReLU network with dropout after the last hidden layer, and PyTorch's initialisation: the paper's 784-64-30-10.
+
+    Weights and biases start uniform on +-1/sqrt(fan-in).
+
+    Args:
+        hidden: Widths of the hidden layers.
+        dropout: Probability that a unit of the last hidden layer is dropped.
+        objective: "cross-entropy", or "minus-probability" as the paper's code.
+
+    >>> MLP(hidden=(32,)).dropout
+    0.5
+    """
+
+    hidden: tuple[int, ...] = (64, 30)
+    dropout: float = 0.5
+    objective: Objective = "cross-entropy"
+
+    def __post_init__(self) -> None:
+        for width in self.hidden:
+            require(self, "hidden", width, "at least 1", lambda n: n >= 1, whole=True)
+        require(self, "dropout", self.dropout, "at least 0 and below 1", lambda rate: (rate >= 0) & (rate < 1))
+        one_of(self, "objective", self.objective, get_args(Objective))
+
+    def build(self, federation: Federation) -> Model:
+        """The model for these data."""
+        return _mlp((_inputs(federation), *self.hidden, federation.classes), self.dropout, self.objective)
+
+
+@dataclass(frozen=True)
+class QuadraticModel:
+    """F_k(w) = h_k/2 |w|^2 - e_k w + |e_k|^2 / (2 h_k), of samples (h_k, e_k).
+
+    Args:
+        spread: Standard deviation of each entry of the first w.
+
+    >>> QuadraticModel().spread
+    100.0
+    """
+
+    spread: float = 100.0
+
+    def build(self, federation: Federation) -> Model:
+        """The model for these data, which bring their own objective."""
+        return _quadratic(_inputs(federation) - 1, self.spread)
+
+
+@functools.cache  # the same arguments give the same object, and so the same compiled program
+def _logistic(dim: int, classes: int, objective: Objective) -> Model:
     def init(key: PRNGKeyArray) -> Params:
         return {"w": jnp.zeros((dim, classes), jnp.float32), "b": jnp.zeros(classes, jnp.float32)}
 
@@ -83,25 +160,7 @@ def logistic(dim: int, classes: int, objective: Objective = "cross-entropy") -> 
 
 
 @functools.cache
-def mlp(
-    dim: int,
-    classes: int,
-    hidden: tuple[int, ...] = (64, 30),
-    dropout: float = 0.5,
-    objective: Objective = "cross-entropy",
-) -> Model:
-    """A ReLU network with dropout after the last hidden layer, and PyTorch's initialisation: the paper's 784-64-30-10.
-
-    Weights and biases start uniform on +-1/sqrt(fan-in).
-
-    >>> model = mlp(dim=784, classes=10)
-    >>> sum(leaf.size for leaf in jax.tree.leaves(model.init(jax.random.key(0))))
-    52500
-    """
-    _shape("mlp", dim=dim, classes=classes, hidden=hidden)
-    require("mlp", "dropout", dropout, "at least 0 and below 1", lambda rate: (rate >= 0) & (rate < 1))
-    widths = (dim, *hidden, classes)
-
+def _mlp(widths: tuple[int, ...], dropout: float, objective: Objective) -> Model:
     def init(key: PRNGKeyArray) -> Params:
         layers = []
         for layer, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
@@ -124,15 +183,7 @@ def mlp(
 
 
 @functools.cache
-def quadratic_model(v: int, spread: float = 100.0) -> Model:
-    """F_k(w) = h_k/2 |w|^2 - e_k w + |e_k|^2 / (2 h_k), of samples (h_k, e_k); w starts N(0, spread^2) per entry.
-
-    >>> model = quadratic_model(v=2)
-    >>> model.losses(jnp.array([1.0, 1.0]), jnp.array([[2.0, 2.0, 2.0]]), jnp.zeros(1, jnp.int32), None)
-    Array([0.], dtype=float32)
-    """
-    _shape("quadratic_model", v=v)
-
+def _quadratic(v: int, spread: float) -> Model:
     def init(key: PRNGKeyArray) -> Params:
         return spread * jax.random.normal(key, (v,), jnp.float32)
 
@@ -167,7 +218,5 @@ def _flat(x: Array) -> Array:
     return x.reshape(x.shape[0], -1)
 
 
-def _shape(owner: str, **numbers: Any) -> None:
-    for name, value in numbers.items():
-        for number in value if isinstance(value, tuple) else (value,):
-            require(owner, name, number, "at least 1", lambda n: n >= 1, whole=True)
+def _inputs(federation: Federation) -> int:
+    return math.prod(federation.x.shape[1:])

@@ -1,13 +1,19 @@
 """Ways to deal the samples of a data set out to K clients: each maps the labels to a client for every sample."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedpick.validation import require
 
 Numbers = np.ndarray[Any, Any]
+
+
+class Partition(Protocol):
+    """A client, 0..K-1, for every sample, given the labels."""
+
+    def __call__(self, labels: Numbers) -> Numbers: ...
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,18 @@ from fedpick.protocol import Clients, round_keys
 from fedpick.sim.availability import Availability, Failures
 from fedpick.sim.devices import Devices
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Server
+from fedpick.sim.local import Local
 from fedpick.sim.models import Model
 from fedpick.sim.round import Record
+from fedpick.sim.server import Server
+
+
+def resolve(data: Any, model: Any) -> tuple[Any, Any]:
+    """The federation that a description of data makes, and the model that a description makes for it."""
+    federation = data.federation() if not isinstance(data, type) and hasattr(data, "federation") else data
+    if isinstance(federation, Federation) and not isinstance(model, type) and hasattr(model, "build"):
+        return federation, model.build(federation)
+    return federation, model
 
 
 def check_kinds(

@@ -14,8 +14,9 @@ from fedpick.sim.availability import Always, Availability, Failures
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation, batch_losses, everybody, full_losses, on_test_set
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Server, train
+from fedpick.sim.local import Local, train
 from fedpick.sim.models import Model, Params, barrier
+from fedpick.sim.server import Server
 
 Varied = tuple[Any, Local, Server]  # selector, local, server: what may differ from run to run
 World = tuple[Federation, Availability, Failures, Devices]  # what all runs share

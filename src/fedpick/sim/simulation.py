@@ -21,11 +21,12 @@ from fedpick.sim._engine.compilation import keep_programs, traced
 from fedpick.sim._engine.eager import EagerRuns
 from fedpick.sim._engine.progress import Bar
 from fedpick.sim.availability import Always, Availability, Failures
+from fedpick.sim.datasets import Data
 from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Server
-from fedpick.sim.models import Model
+from fedpick.sim.local import Local
+from fedpick.sim.models import Model, ModelSpec
 from fedpick.sim.preflight import (
     check_first_losses,
     check_kinds,
@@ -33,16 +34,18 @@ from fedpick.sim.preflight import (
     is_number,
     notice_few_available,
     notice_small_clients,
+    resolve,
 )
 from fedpick.sim.round import Record, Varied, World
+from fedpick.sim.server import Server
 from fedpick.validation import require
 
 CHUNK = 100  # rounds, about
 
 
 def simulate(
-    federation: Federation,
-    model: Model,
+    federation: Federation | Data,
+    model: Model | ModelSpec,
     selector: Any,
     local: Local,
     *,
@@ -70,8 +73,9 @@ def simulate(
     call. ``jit=False`` plays in plain Python: slow, and errors name round and client.
 
     >>> from fedpick import Rand
-    >>> from fedpick.sim import quadratic, quadratic_model
-    >>> result = simulate(quadratic(K=5), quadratic_model(5), Rand(m=2), Local(tau=2, b=1, eta=1e-3), rounds=4, seeds=3)
+    >>> from fedpick.sim import Quadratic, QuadraticModel
+    >>> local = Local(tau=2, b=1, eta=1e-3)
+    >>> result = simulate(Quadratic(K=5), QuadraticModel(), Rand(m=2), local, rounds=4, seeds=3)
     >>> result.metrics["loss"].shape
     (3, 5)
     """
@@ -84,6 +88,7 @@ def simulate(
         raise ValueError(f"simulate: until must be a pair of one of {', '.join(METRICS)} and a number, got {until!r}")
     if watch is not None and not callable(watch):
         raise ValueError(f"simulate: watch must be something to call with a Result, got {watch!r}")
+    federation, model = resolve(federation, model)
     check_kinds(federation, model, selector, local, server, failures, devices)
     varied, runs = _runs((selector, local, server), seeds)
     # Names and sizes that the program does not need must not make it another program.

@@ -178,9 +178,9 @@ def skew_trace(result: Any) -> dict[str, Numbers]:
     take, so all of them are estimates.
 
     >>> from fedpick import Rand
-    >>> from fedpick.sim import Local, quadratic, quadratic_model, simulate
+    >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
     >>> local = Local(tau=2, b=1, eta=1e-3)
-    >>> trace = skew_trace(simulate(quadratic(K=5), quadratic_model(5), Rand(m=2), local, rounds=4, every=2))
+    >>> trace = skew_trace(simulate(Quadratic(K=5), QuadraticModel(), Rand(m=2), local, rounds=4, every=2))
     >>> trace["round"], trace["rho"].shape
     (array([2, 4]), (1, 2))
     """

@@ -1,6 +1,5 @@
 """The server of ``fedpick federate``: FedAvg, with the strategy that the run config names around it."""
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -8,10 +7,10 @@ from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
+from fedpick import registry
 from fedpick.flower import Selecting
 from fedpick.flower.demo.client import CLASSES, DIM, accuracy, data, mean_loss
 from fedpick.protocol import Selector
-from fedpick.selectors import STRATEGIES, strategy
 
 app = ServerApp()
 
@@ -29,8 +28,8 @@ def build_strategy(name: str, *, m: int, d: int, rounds: int) -> Selector[Any]:
     Full()
     """
     parameters = {"m": m, "d": d, "rounds": rounds, "steps": min(10, rounds)}
-    takes = inspect.signature(STRATEGIES[name].build).parameters if name in STRATEGIES else {}
-    return strategy(name, **{key: value for key, value in parameters.items() if key in takes})
+    selector: Selector[Any] = registry.build_fitting("Selector", name, parameters)
+    return selector
 
 
 @app.main()

@@ -1,4 +1,4 @@
-"""What is learnt: the data of an experiment as plain settings, and the federation that they describe."""
+"""Your own data: an ``.npz`` file with a row per sample."""
 
 import functools
 import hashlib
@@ -9,102 +9,34 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.sim import IID, Dirichlet, Federation, PowerLaw, Shards, datasets, pixels
-from fedpick.sim.federation import as_float
+from fedpick.sim.federation import Federation, as_float, pixels
+from fedpick.sim.partition import Partition
 from fedpick.validation import require
-
-Partition = IID | Dirichlet | Shards | PowerLaw
-
-
-@dataclass(frozen=True)
-class Synthetic:
-    """Synthetic(alpha, beta), drawn by ``seed``.
-
-    >>> Synthetic(K=5).federation(None).num_clients
-    5
-    """
-
-    alpha: float = 1.0
-    beta: float = 1.0
-    K: int = 30
-    dim: int = 60
-    classes: int = 10
-    seed: int = 0
-
-    def federation(self, partition: Partition | None) -> Federation:
-        """The clients and their data."""
-        _no_partition("synthetic", partition)
-        return datasets.synthetic(self.alpha, self.beta, self.K, self.dim, self.classes, self.seed)
-
-
-@dataclass(frozen=True)
-class Quadratic:
-    """The paper's quadratic problem, drawn by ``seed``.
-
-    >>> Quadratic(K=3).federation(None).num_clients
-    3
-    """
-
-    K: int = 30
-    v: int = 5
-    seed: int = 0
-
-    def federation(self, partition: Partition | None) -> Federation:
-        """The clients and their data."""
-        _no_partition("quadratic", partition)
-        return datasets.quadratic(self.K, self.v, self.seed)
-
-
-@dataclass(frozen=True)
-class Digits:
-    """Handwritten digits, split into training and test set by ``seed`` and dealt out by the partition.
-
-    >>> Digits(seed=1)
-    Digits(seed=1)
-    """
-
-    seed: int = 0
-
-    def federation(self, partition: Partition | None) -> Federation:
-        """The clients and their data."""
-        return datasets.digits(partition or Dirichlet(K=30, alpha=0.3), self.seed)
-
-
-@dataclass(frozen=True)
-class FashionMNIST:
-    """Fashion-MNIST, dealt out by the partition; found as ``fedpick.sim.fashion_mnist`` finds it.
-
-    >>> FashionMNIST()
-    FashionMNIST()
-    """
-
-    def federation(self, partition: Partition | None) -> Federation:
-        """The clients and their data."""
-        return _fashion_mnist(partition or Dirichlet(K=100, alpha=0.3))
-
-
-@functools.lru_cache(maxsize=2)  # several experiments in a row may deal out the same
-def _fashion_mnist(partition: Any) -> Federation:
-    return datasets.fashion_mnist(partition)
 
 
 @dataclass(frozen=True)
 class Arrays:
     """Your own data: an ``.npz`` with x, y and client (a row per sample), and test_x, test_y where there is a test set.
 
-    Without test_x, ``test_share`` of every client's samples, drawn by ``seed``, becomes the test set. Without client,
-    the partition deals the samples out. Clients and labels may have any names. Bytes are taken for pixels.
+    Clients and labels may have any names. Bytes are taken for pixels.
+
+    Args:
+        path: The ``.npz`` file.
+        partition: How the samples are dealt out, where the file has no client.
+        test_share: Without test_x, the share of every client's samples that becomes the test set.
+        seed: What the test set is drawn by.
 
     >>> Arrays("mine.npz").test_share
     0.1
     """
 
     path: str
+    partition: Partition | None = None
     test_share: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require("arrays", "test_share", self.test_share, "at least 0 and below 1", lambda x: (x >= 0) & (x < 1))
+        require(self, "test_share", self.test_share, "at least 0 and below 1", lambda x: (x >= 0) & (x < 1))
 
     @property
     def sha256(self) -> str:
@@ -112,20 +44,20 @@ class Arrays:
         file = self._file()
         return _sha256(file, file.stat().st_mtime_ns, file.stat().st_size)
 
-    def federation(self, partition: Partition | None) -> Federation:
+    def federation(self) -> Federation:
         """The clients and their data."""
-        arrays = self._load()
+        arrays, partition = self._load(), self.partition
         self._number_labels(arrays)
         x, y = arrays["x"], arrays["y"]
         if ("client" in arrays) == (partition is not None):
             found = "has clients, so partition must be left out" if partition else "has no client, so give a partition"
-            raise ValueError(f"arrays: {self.path!r} {found}")
+            raise ValueError(f"Arrays: {self.path!r} {found}")
         if partition is not None:
             client = partition(y)
         else:
             if arrays["client"].shape != y.shape:
                 rule = f"must have one entry per sample ({len(y)})"
-                raise ValueError(f"arrays: client in {self.path!r} {rule}, got shape {arrays['client'].shape}")
+                raise ValueError(f"Arrays: client in {self.path!r} {rule}, got shape {arrays['client'].shape}")
             client = np.unique(arrays["client"], return_inverse=True)[1]
         test = (arrays["test_x"], arrays["test_y"]) if "test_x" in arrays else None
         if test is None and self.test_share:
@@ -141,11 +73,11 @@ class Arrays:
         for name in both:
             if arrays[name].ndim != 1:
                 rule = "must be one label per sample"
-                raise ValueError(f"arrays: {name} in {self.path!r} {rule}, got shape {arrays[name].shape}")
+                raise ValueError(f"Arrays: {name} in {self.path!r} {rule}, got shape {arrays[name].shape}")
         labels = np.concatenate([arrays[name].ravel() for name in both])
         if labels.dtype.kind == "f" and not (labels == np.floor(labels)).all():
             rule = "must be labels, whole numbers or words"
-            raise ValueError(f"arrays: y in {self.path!r} {rule}, got {labels[labels != np.floor(labels)][0]}")
+            raise ValueError(f"Arrays: y in {self.path!r} {rule}, got {labels[labels != np.floor(labels)][0]}")
         numbers = np.unique(labels, return_inverse=True)[1]
         for name, part in zip(both, np.split(numbers, [arrays["y"].size]), strict=False):
             arrays[name] = part
@@ -167,18 +99,18 @@ class Arrays:
                 arrays = {name: file[name] for name in file.files}
         except Exception as error:  # a zip, a pickle, a text: many kinds of wrong
             error = error if zipfile.is_zipfile(self.path) else ValueError("it is no archive that numpy.savez wrote")
-            raise ValueError(f"arrays: path must be an .npz of plain arrays, got {self.path!r} ({error})") from None
+            raise ValueError(f"Arrays: path must be an .npz of plain arrays, got {self.path!r} ({error})") from None
         for name in ("x", "y", *(["test_y"] if "test_x" in arrays else [])):
             if name not in arrays:
-                raise ValueError(f"arrays: {self.path!r} must hold {name}, got {', '.join(arrays) or 'nothing'}")
+                raise ValueError(f"Arrays: {self.path!r} must hold {name}, got {', '.join(arrays) or 'nothing'}")
         if not len(arrays["y"]) or len(arrays["x"]) != len(arrays["y"]):
             got = f"{len(arrays['x'])} and {len(arrays['y'])}"
-            raise ValueError(f"arrays: x and y in {self.path!r} must have the same number of rows, above 0, got {got}")
+            raise ValueError(f"Arrays: x and y in {self.path!r} must have the same number of rows, above 0, got {got}")
         return arrays
 
     def _file(self) -> Path:
         if not Path(self.path).is_file():
-            raise FileNotFoundError(f"arrays: path must be an .npz file, got {self.path!r}, where there is none")
+            raise FileNotFoundError(f"Arrays: path must be an .npz file, got {self.path!r}, where there is none")
         return Path(self.path)
 
 
@@ -186,11 +118,3 @@ class Arrays:
 def _sha256(path: Path, changed: int, size: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _no_partition(kind: str, partition: Partition | None) -> None:
-    if partition is not None:
-        raise ValueError(f"partition: must be left out with {kind} data, which bring their clients, got {partition}")
-
-
-Data = Synthetic | Quadratic | Digits | FashionMNIST | Arrays

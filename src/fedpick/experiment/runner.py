@@ -1,4 +1,4 @@
-"""Have experiments run: what is in the store already is not run again, and what was interrupted goes on."""
+"""Run experiments: what is in the store already is not run again, and what was interrupted goes on."""
 
 import json
 import logging
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.config import from_dict, to_dict
-from fedpick.experiment.experiment import Experiment
-from fedpick.experiment.plan import Batch, Run, batches, differences, play
+from fedpick.experiment.experiment import Experiment, from_plain
+from fedpick.experiment.labels import differences
+from fedpick.experiment.plan import Batch, Run, batches
 from fedpick.metrics import METRICS
 from fedpick.results import Result, concatenate
 from fedpick.sim import release_programs
@@ -28,10 +28,14 @@ def run_missing(
     store: RunStore,
     watch: Callable[[Batch, Result], None] | None = None,
 ) -> None:
-    """Have every run of the experiments in the store: those that are missing are run, and what was begun goes on.
+    """Run those runs of the experiments that are not in the store yet; what was begun earlier goes on.
 
-    ``watch`` hears of each batch under way and of its result so far. KeyboardInterrupt comes through when everything
-    that can be kept is kept.
+    KeyboardInterrupt is raised when everything that can be stored is stored.
+
+    Args:
+        experiments: The experiments.
+        store: Where the runs are stored.
+        watch: Called with each batch under way and its result so far.
     """
     wanted = {run.identity: run for experiment in experiments for run in runs_of(experiment)}
     with store.locked():
@@ -54,7 +58,7 @@ def missing(experiments: Iterable[Experiment], store: RunStore | None) -> list[B
     return batches(run for name, run in wanted.items() if store is None or name not in store)
 
 
-def results(experiment: Experiment, store: RunStore) -> Result:
+def load_results(experiment: Experiment, store: RunStore) -> Result:
     """The result of an experiment that is in the store, a row for each seed."""
     rows = []
     for run in runs_of(experiment):
@@ -68,13 +72,19 @@ def results(experiment: Experiment, store: RunStore) -> Result:
 def run(
     experiments: Experiment | Iterable[Experiment], folder: str | Path, watch: Callable[..., None] | None = None
 ) -> list[Result]:
-    """Run experiments and keep them in the folder; one result for each, a row for each of its seeds."""
+    """Run experiments and store them in the folder; one result for each, a row for each of its seeds.
+
+    Args:
+        experiments: One or several.
+        folder: Where the runs are stored; what is there already is not run again.
+        watch: Called with each batch under way and its result so far.
+    """
     chosen = [experiments] if isinstance(experiments, Experiment) else list(experiments)
     store = RunStore(folder)
     run_missing(chosen, store, watch)
     found = []
-    for experiment, label in zip(chosen, differences(chosen), strict=True):
-        result = results(experiment, store)
+    for experiment, label in zip(chosen, differences([e.to_plain() for e in chosen]), strict=True):
+        result = load_results(experiment, store)
         found.append(replace(result, runs=[{**run, **label} for run in result.runs]))
     return found
 
@@ -89,33 +99,33 @@ def _begun(store: RunStore, wanted: set[str]) -> Iterator[tuple[Batch, Path]]:
     for path in sorted((store.folder / "under-way").glob("*.json")):
         try:
             plain = json.loads(path.read_text())
-            points = tuple(from_dict(point)[0] for point in plain["points"])
+            points = tuple(from_plain(point)[0] for point in plain["points"])
             batch = Batch(points, tuple(plain["seeds"]))
             if {run.identity for run in batch.runs} <= wanted:
                 yield batch, path
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-            LOG.warning(f"store: {path} must be work of fedpick's under way, got {error!r}; it is left alone")
+            LOG.warning("store: ignoring %s: not written by fedpick (%r)", path, error)
 
 
 def _complete(store: RunStore, batch: Batch, watch: Callable[[Batch, Result], None] | None) -> None:
     """Play a batch and keep its runs; a note of it lies in the store from before the first round to after the last."""
     names = [run.identity for run in batch.runs]
     note = store.folder / "under-way" / f"{names[0]}-{len(names)}.json"
-    plain = {"points": [to_dict(point) for point in batch.points], "seeds": list(batch.seeds)}
+    plain = {"points": [point.to_plain() for point in batch.points], "seeds": list(batch.seeds)}
     write_atomic(note, json.dumps(plain), owner="store")
     checkpoint = note.with_suffix(".npz") if batch.seconds > LONG else None
     release_programs()
     began = time.monotonic()
     hear = None if watch is None else lambda so_far: watch(batch, so_far)
     try:
-        result = play(batch, checkpoint, hear)
+        result = batch.simulate(checkpoint, hear)
     except ValueError as error:
         if checkpoint is None or not checkpoint.exists() or "checkpoint" not in str(error):
             raise
         aside = checkpoint.with_suffix(".broken")
-        LOG.warning(f"{error}; it is now {aside.name}, and the work begins anew")
+        LOG.warning("%s; moved to %s, and the work begins anew", error, aside.name)
         checkpoint.replace(aside)
-        result = play(batch, checkpoint, hear)
+        result = batch.simulate(checkpoint, hear)
     if not result.finished:
         raise KeyboardInterrupt
     seconds = (time.monotonic() - began) / len(names)
@@ -134,7 +144,7 @@ def _save(store: RunStore, run: Run, result: Result, row: int, seconds: float) -
     experiment = run.experiment.for_seed(run.seed)
     about = {
         "seed": run.seed,
-        "experiment": to_dict(experiment),
+        "experiment": experiment.to_plain(),
         "model_bytes": result.model_bytes,
         "seconds": round(seconds, 3),
     }

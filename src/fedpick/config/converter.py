@@ -1,0 +1,279 @@
+"""Plain data for TOML and JSON to and from fedpick's own dataclasses: one converter over the registry.
+
+A field that is annotated with a role (``Selector``, ``Availability``, ...) is a table whose ``kind`` is a name of the
+registry, or "package.module:Class". Other fields are what their types say, and unknown ones are refused.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_args, get_origin
+
+import cattrs
+import numpy as np
+from jaxtyping import AbstractArray
+
+from fedpick import registry
+from fedpick.registry import nearest
+from fedpick.validation import known
+
+Plain = dict[str, Any]
+
+
+def structure(plain: Any, kind: type[Any], owner: str) -> Any:
+    """The object of this class that plain data describe; an error names each wrong field by its path.
+
+    >>> from fedpick.sim import Local
+    >>> structure({"tau": 2, "b": 5, "eta": 0.1}, Local, "local").tau
+    2
+    """
+    try:
+        return _CONVERTER.structure(plain, kind)
+    except cattrs.BaseValidationError as error:
+        raise ValueError("\n".join(f"{owner}: {sentence}" for sentence in _sentences(error, "", owner))) from None
+
+
+def unstructure(value: Any, role: str = "") -> Any:
+    """Plain data that ``structure`` turns back, defaults included; in a ``role`` with its ``kind``.
+
+    >>> from fedpick import strategy
+    >>> unstructure(strategy("rand", m=3), "Selector")
+    {'kind': 'rand', 'm': 3}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        plain = {name: unstructure(getattr(value, name), role_of(kind)) for name, kind in types_of(type(value)).items()}
+        if not role:
+            return plain
+        name = registry.name_of(role, value)
+        for field, fixed in registry.find(role, name).fixed.items():
+            inner = plain.pop(field)
+            if registry.is_address(fixed):
+                plain |= {key: part for key, part in inner.items() if key != "kind"}
+        return {"kind": name, **plain}
+    if isinstance(value, Mapping):
+        return {name: unstructure(part) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [unstructure(part) for part in value]
+    if value is None or isinstance(value, str | bool):
+        return value
+    numbers = known(value)
+    if numbers is None:
+        return registry.address_of(value)
+    if numbers.ndim == 0 and not np.isfinite(numbers):
+        return str(numbers)  # which JSON has no number for
+    return numbers.tolist()
+
+
+def describe(value: Any, role: str = "Selector") -> str:
+    """An object in a few words: its name and its parameters, less those at their defaults.
+
+    >>> from fedpick import strategy
+    >>> describe(strategy("rpow-d", m=3, d=50))
+    'rpow-d, m = 3, d = 50'
+    """
+    plain = unstructure(value, role)
+    fixed = registry.find(role, plain["kind"]).fixed.items()
+    owners = [value, *(getattr(value, field) for field, part in fixed if registry.is_address(part))]
+    for owner in owners:
+        for field in dataclasses.fields(owner):
+            if field.default is not dataclasses.MISSING and _same(getattr(owner, field.name), field.default):
+                plain.pop(field.name, None)
+    return ", ".join([plain.pop("kind"), *(f"{path} = {part}" for path, part in leaves(plain).items())])
+
+
+def leaves(plain: Any, path: str = "") -> Plain:
+    """Every setting of plain data by its path.
+
+    >>> leaves({"local": {"tau": 2}})
+    {'local.tau': 2}
+    """
+    if not isinstance(plain, dict):
+        return {path: plain}
+    found: Plain = {}
+    for name, value in plain.items():
+        found |= leaves(value, f"{path}.{name}" if path else str(name))
+    return found
+
+
+def list_depth(annotation: Any) -> int:
+    """How deep the lists are that a field of this type holds: 1 for a tuple or a vector, 0 for one number."""
+    if _is_union(annotation):
+        return max(map(list_depth, get_args(annotation)))
+    if _is_array(annotation):
+        return len(annotation.dim_str.split())
+    return int(get_origin(annotation) in (tuple, list))
+
+
+def types_of(kind: Any) -> Mapping[str, Any]:
+    """The fields of a dataclass and their types."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
+
+
+def role_of(annotation: Any) -> str:
+    """The role of a field, by the protocol that it is annotated with; "" where it has none."""
+    for part in (annotation, *(get_args(annotation) if _is_union(annotation) else ())):
+        name = getattr(get_origin(part) or part, "__name__", "")
+        if name in registry.ROLES:
+            return str(name)
+    return ""
+
+
+def _is_union(annotation: Any) -> bool:
+    return get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def _is_array(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, AbstractArray)
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except ValueError:  # arrays
+        return False
+
+
+class _WrongValueError(ValueError):
+    """A sentence about a value, to be put behind its path."""
+
+
+class _FieldError(ValueError):
+    """A field of a table that is missing or unknown, and a sentence about it."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+def _sentences(error: BaseException, path: str, owner: str) -> Iterable[str]:
+    """What is wrong in words, each with the path of the field."""
+    if isinstance(error, cattrs.ForbiddenExtraKeysError):
+        fields = [field.name for field in dataclasses.fields(error.cl)]
+        for extra in sorted(error.extra_fields):
+            yield f"{_join(path, extra)} {_unknown(extra, path or f'an {owner}', fields)}"
+    elif isinstance(error, cattrs.ClassValidationError | cattrs.IterableValidationError):
+        noted, others = error.group_exceptions()
+        for inner, note in noted:
+            yield from _sentences(inner, _join(path, note.name if hasattr(note, "name") else note.index), owner)
+        for inner in others:
+            yield from _sentences(inner, path, owner)
+    elif isinstance(error, KeyError):
+        yield f"{path} is missing"
+    elif isinstance(error, _FieldError):
+        yield f"{_join(path, error.field)} {error}"
+    elif isinstance(error, _WrongValueError):
+        yield f"{path} {error}"
+    elif isinstance(error, TypeError):
+        yield f"{path} must be a list"
+    else:
+        yield f"{error} (in {path})" if path else str(error).removeprefix(f"{owner}: ")
+
+
+def _unknown(name: str, owner: str, choices: Iterable[str]) -> str:
+    choices = list(choices)
+    return f"is unknown{nearest(name, choices)}; {owner} takes {', '.join(choices) or 'nothing'}"
+
+
+def _join(path: str, part: Any) -> str:
+    return f"{path}[{part}]" if isinstance(part, int) else f"{path}.{part}" if path else str(part)
+
+
+def _strict(kind: type[Any], words: str, accepted: tuple[type[Any], ...]) -> Any:
+    def read(value: Any, _: Any) -> Any:
+        if kind is float and value in ("inf", "-inf"):
+            return float(value)
+        if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+            raise _WrongValueError(f"must be {words}, got {value!r}")
+        if kind is int and not -(2**31) < value < 2**31:
+            raise _WrongValueError(f"must be below 2**31, got {value}")
+        return kind(value)
+
+    return read
+
+
+_NUMBER = _strict(float, "a number", (int, float))
+_WHOLE = _strict(int, "a whole number", (int,))
+_TEXT = _strict(str, "a text", (str,))
+
+
+def _read_word(value: Any, kind: Any) -> Any:
+    choices = get_args(kind)
+    if value not in choices:
+        listed = ", ".join(map(repr, choices))
+        raise _WrongValueError(f"must be one of {listed}, got {value!r}{nearest(value, choices)}")
+    return value
+
+
+def _read_role(value: Any, annotation: Any) -> Any:
+    """An object of a role from its table; a name that fixes an inner object takes that object's fields, too."""
+    if dataclasses.is_dataclass(value):
+        return value
+    if not isinstance(value, Mapping):
+        raise _WrongValueError(f"must be a table with a kind, got {value!r}")
+    if "kind" not in value:
+        raise _WrongValueError(f"must have a kind, got {dict(value)!r}")
+    role, fields = role_of(annotation), dict(value)
+    name, rows = fields.pop("kind"), registry.ROLES[role]
+    if name not in rows and not registry.is_address(name):
+        raise _WrongValueError(f"must have a kind among {', '.join(rows)}, got {name!r}{nearest(name, rows)}")
+    row, parameters = registry.find(role, name), registry.parameters_of(role, name)
+    for field in fields:
+        if field not in parameters:
+            raise _FieldError(field, _unknown(field, name, parameters))
+    for field, spec in parameters.items():
+        if field not in fields and spec.default is spec.empty:
+            raise _FieldError(field, f"is missing; {name} takes {', '.join(parameters)}")
+    for field, fixed in row.fixed.items():
+        if registry.is_address(fixed):
+            kind = registry.load(fixed)
+            fixed = _CONVERTER.structure({part: fields.pop(part) for part in types_of(kind) if part in fields}, kind)
+        fields[field] = fixed
+    return _CONVERTER.structure(fields, registry.load(row.address))
+
+
+def _read_union(value: Any, annotation: Any) -> Any:
+    """A value of one of several types: a number, a vector, a text, a table with a kind, or nothing."""
+    members = get_args(annotation)
+    if value is None and type(None) in members:
+        return None
+    if role_of(annotation) and (isinstance(value, Mapping) or dataclasses.is_dataclass(value)):
+        return _read_role(value, annotation)
+    if isinstance(value, list):
+        for member in members:
+            if list_depth(member):
+                return _CONVERTER.structure(value, member)
+    if str in members and (isinstance(value, str) or not {int, float} & set(members)):
+        return _TEXT(value, str)
+    if float in members:
+        return _NUMBER(value, float)
+    if int in members:
+        return _WHOLE(value, int)
+    inner = [member for member in members if member is not type(None)]
+    return _read_role(value, annotation) if role_of(annotation) else _CONVERTER.structure(value, inner[0])
+
+
+def _read_array(value: Any, annotation: Any) -> Any:
+    array = np.asarray(value) if isinstance(value, list) else None
+    kinds = "b" if "bool" in annotation.dtypes else "iuf"
+    if array is None or array.dtype.kind not in kinds or array.ndim != list_depth(annotation):
+        what = "true or false" if kinds == "b" else "numbers"
+        raise _WrongValueError(f"must be {list_depth(annotation)}-dimensional, a list of {what}, got {value!r}")
+    return array if kinds == "b" else array.astype(np.float32)
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_structure_hook(int, _WHOLE)
+    converter.register_structure_hook(float, _NUMBER)
+    converter.register_structure_hook(bool, _strict(bool, "true or false", (bool,)))
+    converter.register_structure_hook(str, _TEXT)
+    converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, _read_word)
+    converter.register_structure_hook_func(_is_array, _read_array)
+    converter.register_structure_hook_func(lambda kind: bool(role_of(kind)), _read_role)
+    converter.register_structure_hook_func(_is_union, _read_union)
+    return converter
+
+
+_CONVERTER = _converter()

@@ -1,0 +1,102 @@
+"""Settings of files and of the command line: TOML and JSON, ``--set``, and sweeps."""
+
+import dataclasses
+import functools
+import itertools
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedpick import registry
+from fedpick.config.converter import Plain, list_depth, role_of, types_of
+
+
+def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
+    """What a TOML or JSON file holds."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{owner}: the file {str(path)!r} cannot be read ({error})") from None
+    try:
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        kind = path.suffix[1:].upper() or "TOML"
+        raise ValueError(f"{owner}: {path} must be {kind}, got an error: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{owner}: {path} must hold a table, got {type(found).__name__}")
+    return found
+
+
+def override(plain: Plain, setting: str, owner: str = "experiment") -> None:
+    """Set "selector.d=12" in plain data; the value is written as in TOML, and a bare word is a string.
+
+    >>> plain = {"selector": {"kind": "pow-d", "d": 6}}
+    >>> override(plain, "selector.d=12")
+    >>> plain
+    {'selector': {'kind': 'pow-d', 'd': 12}}
+    """
+    name, equals, value = setting.partition("=")
+    *parents, last = name.strip().split(".")
+    if not equals or not last or not all(parents):
+        raise ValueError(f"{owner}: a setting must look like selector.d=12, got {setting!r}")
+    for parent in parents:
+        inner = plain.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            found = f"a list of {len(inner)}" if isinstance(inner, list) else repr(inner)
+            raise ValueError(f"{owner}: {name.strip()} must lie in a table, and {parent} is {found}, got {setting!r}")
+        plain = inner
+    try:
+        plain[last] = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        plain[last] = value.strip()
+
+
+def expand(plain: Mapping[str, Any], kind: type[Any], owner: str = "experiment") -> list[Plain]:
+    """Plain data without sweeps: a list where one value belongs gives every combination, a list of tables a choice.
+
+    Fields that hold lists themselves are known by their types; a sweep over them is a list of lists.
+    """
+    axes = list(_axes(plain, kind, (), owner))
+    points: list[Plain] = []
+    for values in itertools.product(*(choices for _, choices in axes)):
+        point = json.loads(json.dumps(plain, default=str))
+        for ((*parents, last), _), value in zip(axes, values, strict=True):
+            functools.reduce(lambda table, parent: table[parent], parents, point)[last] = value
+        # A table that was chosen may hold lists of its own.
+        points += expand(point, kind, owner) if any(isinstance(value, Mapping) for value in values) else [point]
+    return points
+
+
+def _axes(
+    plain: Mapping[str, Any], kind: Any, path: tuple[str, ...], owner: str
+) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    fields = types_of(kind) if dataclasses.is_dataclass(kind) else {}
+    for name, value in plain.items():
+        annotation, here = fields.get(name), (*path, name)
+        if isinstance(value, Mapping):
+            yield from _axes(value, _class(annotation, value), here, owner)
+        elif _depth(value) > list_depth(annotation):
+            kinds = {type(item) for item in value}
+            one_kind = all(isinstance(item, Mapping) for item in value) or kinds <= {int, float} or kinds == {list}
+            if not value or not one_kind:
+                rule = "one value, or several numbers or tables"
+                raise ValueError(f"{owner}: {'.'.join(here)} must be {rule}, got {value!r}")
+            yield here, value
+
+
+def _class(annotation: Any, value: Mapping[str, Any]) -> Any:
+    """The dataclass that a table describes; None where that cannot be known."""
+    role = role_of(annotation)
+    if not role:
+        return annotation
+    try:
+        return registry.load(registry.find(role, value.get("kind")).address)
+    except ValueError:
+        return None
+
+
+def _depth(value: Any) -> int:
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0

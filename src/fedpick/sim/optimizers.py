@@ -1,0 +1,113 @@
+"""Optimisers by name, and schedules of the learning rate."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+import optax  # type: ignore[import-untyped]
+from jaxtyping import Array, Float, Int
+
+from fedpick import registry
+from fedpick.pytrees import pytree, static
+from fedpick.validation import one_of, owner_name
+
+Optimizer = Callable[[Any], optax.GradientTransformation]
+Number = float | Float[Array, ""]
+
+
+def optimizer(owner: object, chosen: Any) -> Optimizer:
+    """The function of the learning rate that a name stands for; a function is itself."""
+    if isinstance(chosen, str):
+        try:
+            row = registry.find("Optimizer", chosen)
+        except ValueError as error:
+            raise ValueError(f"{owner_name(owner)}: {error}") from None
+        chosen = functools.partial(registry.load(row.address), **row.fixed)
+    if not callable(chosen):
+        rule = "a name, or a function of the learning rate such as optax.adam and not optax.adam(0.1)"
+        raise ValueError(f"{owner_name(owner)}: optimizer must be {rule}, got {type(chosen).__name__}")
+    return chosen  # type: ignore[no-any-return]
+
+
+class RateSchedule(Protocol):
+    """The multiple of the learning rate in round t."""
+
+    def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]: ...
+
+
+@pytree
+class StepDecay:
+    """A learning rate that is multiplied by a factor at some rounds.
+
+    Args:
+        at: The rounds.
+        factor: The factor.
+
+    >>> [float(StepDecay(at=(150, 300))(jnp.int32(t))) for t in (0, 150, 400)]
+    [1.0, 0.5, 0.25]
+    """
+
+    at: tuple[int, ...] = static(default=())
+    factor: Number = 0.5
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.at, tuple):
+            raise ValueError(f"StepDecay: at must be a tuple of rounds, got {self.at!r}")
+
+    def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
+        passed = sum((t >= at).astype(jnp.float32) for at in self.at) if self.at else jnp.float32(0)
+        return jnp.asarray(self.factor, jnp.float32) ** passed
+
+
+class _Arguments(dict[str, float]):
+    """Arguments that can be hashed, as static fields must be."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(sorted(self.items())))
+
+
+@pytree
+class OptaxSchedule:
+    """A schedule of optax by its name, such as "cosine_decay_schedule"; it gives the multiple of eta.
+
+    In Python a schedule itself will do: ``Local(..., schedule=optax.cosine_decay_schedule(1.0, 500))``.
+
+    Args:
+        name: A function of ``optax.schedules``.
+        arguments: Its arguments.
+
+    >>> arguments = {"init_value": 1.0, "end_value": 0.0, "transition_steps": 4}
+    >>> float(OptaxSchedule("linear_schedule", arguments)(jnp.int32(1)))
+    0.75
+    """
+
+    name: str = static()
+    arguments: Mapping[str, float] = static(default=_Arguments())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", _Arguments(self.arguments))
+        one_of(self, "name", self.name, tuple(n for n in dir(optax.schedules) if n.endswith("_schedule")))
+        try:
+            self(jnp.int32(0))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"OptaxSchedule: arguments must suit {self.name} ({error}), got {self.arguments}"
+            ) from None
+
+    def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
+        return jnp.asarray(getattr(optax.schedules, self.name)(**self.arguments)(t), jnp.float32)
+
+
+@pytree
+class OwnSchedule:
+    """Any function of the round, such as an optax schedule; ``Local(schedule=function)`` wraps it for you.
+
+    >>> float(OwnSchedule(lambda t: 1 / (1 + t))(jnp.int32(1)))
+    0.5
+    """
+
+    function: Callable[[Any], Any] = static()
+
+    def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
+        return jnp.asarray(self.function(t), jnp.float32)
