@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from fedpick.metrics import Numbers
 from fedpick.results import Interval, Result, confidence, interval
 
 Met = Literal["yes", "partly", "unclear", "no"]
 Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
-Numbers = np.ndarray[Any, Any]
 
 ABOUT = 0.8  # of what is claimed
 AS_WELL = 2.0  # points of accuracy
