@@ -137,3 +137,13 @@ def test_what_the_faq_quotes_is_said_by_the_program():
     quotes = {re.sub(r"\s+", " ", quote) for quote in re.findall(r'"([^"]+ [^"]+)"', text)}
     assert len(quotes) >= 3
     assert not {quote for quote in quotes if quote not in messages()}
+
+
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "developer.md"], ids=lambda page: page.name)
+def test_the_files_that_are_named_exist(page):
+    named = set(re.findall(r"`([\w.][\w./-]*(?:/|\.(?:py|md|yml|json|toml|html)))`", prose(page)))
+    known = {path.name for path in SOURCE.rglob("*.py")}
+    assert len(named) > 10
+    assert not {
+        name for name in named if not (ROOT / name).exists() and not (SOURCE / name).exists() and name not in known
+    }
