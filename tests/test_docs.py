@@ -147,3 +147,25 @@ def test_the_files_that_are_named_exist(page):
     assert not {
         name for name in named if not (ROOT / name).exists() and not (SOURCE / name).exists() and name not in known
     }
+
+
+def test_the_names_that_are_written_out_exist():
+    unknown = set()
+    for page in LINKED:
+        text = re.sub(r"\]\([^)]*\)", "", prose(page))
+        for name in re.findall(r"\bfedpick(?:\.[A-Za-z_]\w*)+(?![\w/])", text):
+            module, *parts = name.split(".")
+            found = importlib.import_module(module)
+            for part in parts:
+                if not hasattr(found, part):
+                    unknown.add(f"{page.name}: {name}")
+                    break
+                found = getattr(found, part)
+    assert not unknown
+
+
+def test_the_page_of_the_protocol_has_every_law_and_every_claim():
+    text = (ROOT / "docs" / "protocol.md").read_text()
+    laws = text.partition("## The laws")[2].partition("\n## ")[0]
+    assert re.findall(r"^(\d+)\. ", laws, re.MULTILINE) == [str(number) for number in fedpick.checks.LAWS]
+    assert set(re.findall(r"^\| `(\w+) = True` \|", laws, re.MULTILINE)) == set(fedpick.checks.CLAIMS)
