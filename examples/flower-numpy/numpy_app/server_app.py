@@ -5,8 +5,8 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedpick import strategy
 from fedpick.flower import Selecting
+from fedpick.registry import build_fitting
 
 app = ServerApp()
 
@@ -15,12 +15,10 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Ten rounds, unless the run config says otherwise."""
     config = context.run_config
-    name, parameters = str(config["strategy"]), {"m": int(config["m"])}
-    if "pow-d" in name:
-        parameters["d"] = int(config["d"])
+    offered = {name: int(config[name]) for name in ("m", "d", "rounds")}  # a strategy gets those that it takes
     selecting = Selecting(
         FedAvg(fraction_evaluate=1.0),
-        strategy(name, **parameters),
+        build_fitting("Selector", str(config["strategy"]), offered),
         seed=int(config["seed"]),
         clients=int(config["clients"]),
         batch=16,

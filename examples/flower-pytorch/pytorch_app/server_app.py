@@ -5,8 +5,8 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedpick import strategy
 from fedpick.flower import Selecting
+from fedpick.registry import build_fitting
 from pytorch_app.task import images, network
 
 app = ServerApp()
@@ -27,12 +27,10 @@ def main(grid: Grid, context: Context) -> None:
         right = float((out.argmax(dim=1) == y).float().mean())
         return MetricRecord({"loss": float(torch.nn.functional.cross_entropy(out, y)), "accuracy": right})
 
-    name, parameters = str(config["strategy"]), {"m": int(config["m"])}
-    if "pow-d" in name:
-        parameters["d"] = int(config["d"])
+    offered = {name: int(config[name]) for name in ("m", "d", "rounds")}  # a strategy gets those that it takes
     selecting = Selecting(
         FedAvg(fraction_evaluate=0.0),
-        strategy(name, **parameters),
+        build_fitting("Selector", str(config["strategy"]), offered),
         seed=int(config["seed"]),
         clients=int(config["clients"]),
         batch=int(config["batch-size"]),

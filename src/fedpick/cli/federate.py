@@ -36,13 +36,12 @@ def federate(
       fedpick federate --clients 8 --rounds 5
     """
     with cli_errors(debug, ended="; the SuperLink and the SuperNodes are stopped"):
-        from fedpick.flower.demo import build_strategy
+        from fedpick.flower.demo import build_selector
 
         seats = m if m is not None else max(clients // 4, 1)
         candidates = d if d is not None else min(2 * seats, clients)
         if not seats <= candidates <= clients:
             raise ValueError(f"federate: -d must be at least m={seats} and at most K={clients}, got {candidates}")
-        build_strategy(strategy, m=seats, d=candidates, rounds=rounds).init(clients)  # a mistake is an error now
         settings = {
             "clients": clients,
             "rounds": rounds,
@@ -54,6 +53,7 @@ def federate(
             "poll-timeout": timeout,
             "train-timeout": timeout,
         }
+        build_selector(settings).init(clients)  # a mistake is an error before anything starts
         _federate(settings, output, quiet)
 
 

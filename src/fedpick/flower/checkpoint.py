@@ -4,7 +4,6 @@ folder/state/round-*.state     the last two states
 folder/runs/<identity>/        the history
 """
 
-import dataclasses
 import hashlib
 import logging
 import re
@@ -17,6 +16,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
+from fedpick.config import unstructure
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.history import History
 from fedpick.flower.options import Options
@@ -59,13 +59,13 @@ class ServerState(NamedTuple):
 
         facts, model, leaves = state.facts, group("model"), group("selector")
         clients = ClientTable.from_columns(facts["identities"], group("clients"))
-        structure = jax.tree.structure(selector.init(len(clients)))
+        first, structure = jax.tree.flatten(selector.init(len(clients)))
         return cls(
             int(facts["rounds"]),
             ArrayRecord({name: Array(model[name]) for name in facts["names"]}),
             clients,
             History.from_plain(facts["history"]),
-            jax.tree.unflatten(structure, [jnp.asarray(leaves[str(i)]) for i in range(structure.num_leaves)]),
+            jax.tree.unflatten(structure, [jnp.asarray(leaves[str(i)]) for i in range(len(first))]),
             group("strategy"),
         )
 
@@ -96,7 +96,7 @@ class Checkpointer(NamedTuple):
         model_bytes = sum(array.numpy().nbytes for array in state.arrays.values())
         experiment = {
             "name": f"Flower, {' of '.join(self.strategies)}",
-            "selector": describe(self.selector),
+            "selector": _describe(self.selector),
             "rounds": state.rounds,
             "seeds": [seed],
         }
@@ -134,17 +134,9 @@ class Checkpointer(NamedTuple):
         return sorted((self.folder / "state").glob("round-*.state"))
 
 
-def describe(selector: Any) -> dict[str, Any]:
-    """A selector as plain data, as experiments describe it; a class of the user's own as "package.module:Class"."""
-
-    def plain(value: Any) -> Any:
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return describe(value)
-        if isinstance(value, bool | str) or value is None:
-            return value
-        numbers = np.asarray(value)
-        return numbers.tolist() if numbers.dtype.kind in "iuf" else str(value)
-
-    own = type(selector)
-    kind = own.__name__ if own.__module__.startswith("fedpick.") else f"{own.__module__}:{own.__qualname__}"
-    return {"kind": kind, **{field.name: plain(getattr(selector, field.name)) for field in dataclasses.fields(own)}}
+def _describe(selector: Selector[Any]) -> dict[str, Any]:
+    """A selector as experiments describe it; one that is not importable, by its text."""
+    try:
+        return dict(unstructure(selector, "Selector"))
+    except ValueError:
+        return {"kind": type(selector).__qualname__, "text": repr(selector)}

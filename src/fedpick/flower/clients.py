@@ -56,13 +56,9 @@ class ClientTable:
         return len(self.identities)
 
     def join(self, node: int, identity: str, size: float, t: int = 0) -> int:
-        """Enter the client at this node in round t, or update it; a quarantine that is over ends. Returns its row.
+        """Enter or update the client at this node in round t, and end a quarantine that is over; returns its row.
 
-        Args:
-            node: Where it is.
-            identity: Who it is.
-            size: Its number of examples; NaN where it did not say.
-            t: The round.
+        ``size`` is its number of examples, NaN where it did not report one.
         """
         client = self._rows.get(identity)
         if client is None:

@@ -33,7 +33,13 @@ class Row(NamedTuple):
 
 
 class History:
-    """The rounds that were played (``rows``), and what was measured after which of them (``measured``)."""
+    """The rounds that were played (``rows``), and what was measured after which of them (``measured``).
+
+    >>> history = History()
+    >>> history.measure(2, {"test_loss": 0.5})
+    >>> history.summary(model_bytes=100)["final"]["test_loss"]
+    0.5
+    """
 
     def __init__(self) -> None:
         self.rows: list[Row] = []

@@ -201,12 +201,8 @@ def messages_by_seat(
 ) -> dict[int, Message]:
     """The strategy's training messages by seat, each with its seat in its config: a client in two seats trains twice.
 
-    Messages to nodes without a seat are dropped; one that has to serve two seats of a node is copied.
-
-    Args:
-        messages: What the strategy wants to send.
-        clients: The client in each taken seat.
-        nodes: The node of each taken seat.
+    ``clients`` and ``nodes`` are those of each taken seat. Messages to nodes without a seat are dropped; one that must
+    serve two seats of a node is copied.
     """
     by_node: dict[int, list[Message]] = {}
     for message in messages:

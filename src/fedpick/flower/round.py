@@ -35,7 +35,7 @@ from fedpick.protocol import Report, Selector, round_keys
 
 LOG = logging.getLogger("flwr.fedpick")
 Aggregated = tuple[ArrayRecord | None, MetricRecord | None]
-
+Aggregate = Callable[[list[Message]], Aggregated]  # the wrapped strategy's, of the updates that it is to see
 Configure = Callable[[Grid], Iterable[Message]]  # the wrapped strategy's, of the grid that it is to see
 
 
@@ -55,8 +55,8 @@ class Adapter:
         if selector.poll == "batch" and options.batch is None:
             raise ValueError("Selecting: batch must be given, the b of the mini-batch that cpow-d asks for, got None")
         self.selector, self.options, self.wrapped = selector, options, Wrapped(strategy)
-        if options.folder is not None and self.wrapped.setting("accountant", None) is not None:
-            rule = "folder must be None for a strategy with a privacy accountant, whose spending it cannot keep"
+        if options.folder is not None and self.wrapped.has_accountant:
+            rule = "folder must be None for a strategy with a privacy accountant, which cannot be saved"
             raise ValueError(f"Selecting: {rule}, got {str(options.folder)!r}")
         d = getattr(selector, "d", 0)
         rows = max(options.clients or 0, selector.m or 1, int(d) if isinstance(d, int | np.integer) else 0)
@@ -101,9 +101,7 @@ class Adapter:
         self._log_choice(server_round, self.under_way)
         return list(messages.values())
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message], aggregate: Callable[[list[Message]], Aggregated]
-    ) -> Aggregated:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message], aggregate: Aggregate) -> Aggregated:
         """What the strategy makes of the valid updates, in the order of the seats."""
         if server_round <= self.skip:
             return self.state.arrays.copy(), None
@@ -222,11 +220,7 @@ class Adapter:
         return valid
 
     def _average(
-        self,
-        updates: list[Message],
-        weights: NDArray[np.float32],
-        model: Mapping[str, NDArray[Any]],
-        aggregate: Callable[[list[Message]], Aggregated],
+        self, updates: list[Message], weights: NDArray[Any], model: Mapping[str, NDArray[Any]], aggregate: Aggregate
     ) -> Aggregated:
         """What the strategy makes of the updates, with the weights of the selection or with num-examples."""
         if not updates:

@@ -56,7 +56,7 @@ class SelectingMixin(Strategy):
         """The strategy whose methods ours call."""
         return super()  # type: ignore[return-value]
 
-    def start(self, grid: Grid, initial_arrays: ArrayRecord, *args: Any, **options: Any) -> Result:  # type: ignore[override]
+    def start(self, grid: Grid, initial_arrays: ArrayRecord, *args: Any, **options: Any) -> Result:
         """The rounds, by the ``start()`` of the strategy behind, with its arguments; ``evaluate_fn`` is recorded."""
         if len(args) == 5:
             *args, options["evaluate_fn"] = args  # type: ignore[assignment]
@@ -152,20 +152,10 @@ class Selecting(SelectingMixin):
             rule = f"one with Flower's own start(); make `class Mine(SelectingMixin, {name})` instead"
             raise ValueError(f"Selecting: strategy must be {rule}, got {strategy!r}")
         options = Options(
-            seed=seed,
-            clients=clients,
-            wait=wait,
-            query=query,
-            poll_timeout=poll_timeout,
-            quarantine=quarantine,
-            fallback=fallback,
-            batch=batch,
-            poll_loss=poll_loss,
-            train_loss=train_loss,
-            loss_range=loss_range,
-            weights=weights,
-            folder=folder,
-        )
+            seed=seed, clients=clients, wait=wait, query=query, poll_timeout=poll_timeout, quarantine=quarantine,
+            fallback=fallback, batch=batch, poll_loss=poll_loss, train_loss=train_loss, loss_range=loss_range,
+            weights=weights, folder=folder,
+        )  # fmt: skip
         self.strategy, self.adapter = strategy, Adapter(selector, options, strategy)
 
     def __repr__(self) -> str:

@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 
-from fedpick.protocol import Clients, Losses, Mask, Report, RoundKeys, Selection, Selector, pick
+from fedpick.protocol import Clients, Losses, Mask, RoundKeys, Selection, Selector, pick
 from fedpick.sampling import arrivals, first_k, seat
 
 # Compiled once for each K: three programs, and not the fifty small ones that they are made of.
 _propose = jax.jit(lambda selector, *args: selector.propose(*args))
 _select = jax.jit(lambda selector, *args: selector.select(*args))
-_observe = jax.jit(lambda selector, *args: selector.observe(*args))
+observe = jax.jit(lambda selector, *args: selector.observe(*args))
 
 
 class Choice(NamedTuple):
@@ -45,16 +45,10 @@ def choose(
     poll: Callable[[Sequence[int]], NDArray[np.float32]],
     fallback: Literal["rand", "skip"],
 ) -> Choice:
-    """Who trains. A candidate that was asked and did not answer has no seat, in the fallback either.
+    """Who trains: ``protocol.pick`` with compiled methods.
 
-    Args:
-        selector: The strategy.
-        keys: The keys of the round.
-        memory: The selector's state.
-        size: The number of examples of each client, Float[K].
-        available: Which clients may be asked, Bool[K].
-        poll: Asks these clients; their losses, Float[K], NaN for silence.
-        fallback: What to do when nobody answers: "rand" draws the seats by size among the others, "skip" leaves them.
+    ``poll(asked)`` gives the losses of these clients, Float[K], NaN for silence. Where nobody answers, the fallback
+    "rand" draws the seats by size among the clients that were not asked, and "skip" leaves them empty.
     """
     seats = len(size) if selector.m is None else selector.m
     nobody = Choice(Selection(jnp.full(seats, -1, jnp.int32), jnp.zeros(seats, jnp.float32)))
@@ -79,11 +73,6 @@ def choose(
     weight = jnp.where(clients.available & ~picked.candidates, clients.size, jnp.float32(0))
     drawn = seat(*first_k(arrivals(jax.random.fold_in(keys.select, 1), weight), seats))
     return Choice(drawn, tuple(asked), 0, "drawn by size, because no candidate answered the poll")
-
-
-def observe(selector: Selector[Any], memory: Any, selection: Selection, report: Report) -> Any:
-    """The selector's memory after the round."""
-    return _observe(selector, memory, selection, report)
 
 
 def resize_memory(selector: Selector[Any], memory: Any, K: int) -> Any:

@@ -37,6 +37,11 @@ class Wrapped:
         return next((getattr(layer, name) for layer in self.layers if hasattr(layer, name)), default)
 
     @property
+    def has_accountant(self) -> bool:
+        """Whether a layer accounts for privacy, in a form that cannot be saved."""
+        return any(getattr(layer, "accountant", None) is not None for layer in self.layers)
+
+    @property
     def weight_key(self) -> str:
         """The metric by which the strategy weighs updates."""
         return str(self.setting("weighted_by_key", "num-examples"))

@@ -96,5 +96,5 @@ def evaluate(message: Message, context: Context) -> Message:
     """The loss and the accuracy on this client's data."""
     _, x, y = _load(context)
     w = message.content.array_records["arrays"]["w"].numpy()
-    metrics = {"eval_loss": mean_loss(w, x, y), "eval_acc": accuracy(w, x, y), "num-examples": len(y)}
-    return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
+    metrics = MetricRecord({"eval_loss": mean_loss(w, x, y), "eval_acc": accuracy(w, x, y), "num-examples": len(y)})
+    return Message(RecordDict({"metrics": metrics}), reply_to=message)

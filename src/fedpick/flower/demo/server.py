@@ -1,5 +1,6 @@
 """The server of ``fedpick federate``: FedAvg, with the strategy that the run config names around it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,28 +8,23 @@ from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from fedpick import registry
 from fedpick.flower import Selecting
 from fedpick.flower.demo.client import CLASSES, DIM, accuracy, data, mean_loss
 from fedpick.protocol import Selector
+from fedpick.registry import build_fitting
 
 app = ServerApp()
 
 
-def build_strategy(name: str, *, m: int, d: int, rounds: int) -> Selector[Any]:
-    """The strategy of this name with those of the parameters that it takes.
+def build_selector(config: Mapping[str, Any]) -> Selector[Any]:
+    """The strategy that a run config names, with those of its parameters that the strategy takes.
 
-    Args:
-        name: Its short name.
-        m: Clients per round.
-        d: Candidates per round.
-        rounds: Rounds in which adapow-d shrinks d, in ten steps or as many as there are rounds.
-
-    >>> build_strategy("full", m=2, d=4, rounds=10)
+    >>> build_selector({"strategy": "full", "m": 2, "d": 4, "rounds": 10})
     Full()
     """
-    parameters = {"m": m, "d": d, "rounds": rounds, "steps": min(10, rounds)}
-    selector: Selector[Any] = registry.build_fitting("Selector", name, parameters)
+    m, d, rounds = (int(config[name]) for name in ("m", "d", "rounds"))
+    offered = {"m": m, "d": d, "rounds": rounds, "steps": min(10, rounds)}
+    selector: Selector[Any] = build_fitting("Selector", str(config["strategy"]), offered)
     return selector
 
 
@@ -37,7 +33,6 @@ def main(grid: Grid, context: Context) -> None:
     """Run the rounds of the run config."""
     config = context.run_config
     clients, rounds, seed = int(config["clients"]), int(config["rounds"]), int(config["seed"])
-    selector = build_strategy(str(config["strategy"]), m=int(config["m"]), d=int(config["d"]), rounds=rounds)
     test = [data(client, seed, samples=50) for client in range(clients)]
     x, y = (np.concatenate(parts) for parts in zip(*test, strict=True))
 
@@ -47,7 +42,7 @@ def main(grid: Grid, context: Context) -> None:
 
     selecting = Selecting(
         FedAvg(fraction_evaluate=1.0),
-        selector,
+        build_selector(config),
         seed=seed,
         clients=clients,
         batch=32,

@@ -173,7 +173,7 @@ def test_the_record_is_read_by_the_store_as_a_simulation_is(tmp_path):
     assert result.rounds_to("test_loss", 1.0).tolist() == [2.0]
     assert stored.summary["final"]["test_loss"] == 0.0
     assert stored.summary["final"]["skew"] is None
-    assert stored.about["experiment"]["selector"]["kind"] == "PowerOfChoice"
+    assert stored.about["experiment"]["selector"]["kind"] == "pow-d"
     assert stored.about["clients"] == [f"partition-id={k}" for k in range(4)]
     assert store.unknown_files(["state"]) == []
 
@@ -266,6 +266,16 @@ def test_a_strategy_of_the_users_own_is_described_by_its_module(tmp_path):
     assert len(ours.history.rows) == 2
     (stored,) = (RunStore(tmp_path).load(run) for run in RunStore(tmp_path).identities())
     assert stored.about["experiment"]["selector"] == {"kind": f"{__name__}:Newest", "m": 2, "bonus": 0.5}
+
+
+def test_a_strategy_that_cannot_be_imported_is_described_by_its_text(tmp_path):
+    @pytree
+    class Local(Newest):
+        m: int = static(default=1)
+
+    started(tmp_path, 1, selector=Local(m=2))
+    (stored,) = (RunStore(tmp_path).load(run) for run in RunStore(tmp_path).identities())
+    assert stored.about["experiment"]["selector"]["kind"].endswith("<locals>.Local")
 
 
 def test_the_run_folder_has_the_true_device_and_the_versions(tmp_path, monkeypatch):
