@@ -168,12 +168,12 @@ def test_without_fashion_mnist_the_rest_is_done(tmp_path, monkeypatch):
 def test_the_paper_settings():
     experiment = settings.fashion(settings.FULL, settings.FEW["rand"], 0.3)
     assert (experiment.rounds, experiment.local.tau, experiment.local.b, experiment.local.eta) == (500, 30, 64, 0.005)
-    assert experiment.local.decay_at == (150, 300)
-    assert experiment.objective == "minus-probability"
+    assert experiment.local.schedule.at == (150, 300)
+    assert experiment.model.objective == "minus-probability"
     assert len(experiment.seeds) >= 5
-    assert experiment.for_seed(4).partition.seed == 4
+    assert experiment.for_seed(4).data.partition.seed == 4
     assert settings.quadratic(settings.FULL, settings.FEW["rand"], 30).rounds == 15_000
-    assert settings.synthetic(settings.FULL, settings.FEW["rand"]).local.decay_at == (300, 600)
+    assert settings.synthetic(settings.FULL, settings.FEW["rand"]).local.schedule.at == (300, 600)
 
 
 # The rules
@@ -247,7 +247,7 @@ def test_verdicts():
 def test_t_comp_is_timed_on_the_rounds_that_the_simulator_plays():
     for name in ("pow-d, d = 6", "cpow-d, d = 6", "rpow-d, d = 50", "rand"):
         experiment = settings.fashion(replace(SMALL, fashion_rounds=3), settings.FEW[name], 0.3)
-        federation = stand_in(experiment.partition)
+        federation = stand_in(experiment.data.partition)
         timed = timing.TimedRun(experiment, federation)
         by_hand = []
         for t in range(3):
@@ -255,7 +255,7 @@ def test_t_comp_is_timed_on_the_rounds_that_the_simulator_plays():
             assert (phases[0] > 0) == (name in ("pow-d, d = 6", "cpow-d, d = 6"))
             assert min(phases[1:]) > 0
             by_hand.append(np.asarray(timed.selection.clients))
-        model, local = experiment.built(federation), experiment.local.build()
+        model, local = experiment.model.build(federation), experiment.local
         with pytest.warns(UserWarning, match="simulate: b=64"):
             played = simulate(federation, model, experiment.selector, local, rounds=3, progress=False)
         np.testing.assert_array_equal(played.records["clients"][0], by_hand)
