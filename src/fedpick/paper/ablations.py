@@ -4,16 +4,7 @@ import itertools
 
 import numpy as np
 
-from fedpick.paper.claims import (
-    Check,
-    Claim,
-    above_zero,
-    accuracy,
-    as_well,
-    dot_with_spread,
-    number_text,
-    rounds_until,
-)
+from fedpick.paper.claims import Check, Claim, above_zero, accuracy, as_well, dot_with_spread, number_text, rounds_until
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
 from fedpick.report import Chart, Row, curve, dot

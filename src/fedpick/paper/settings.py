@@ -78,13 +78,7 @@ QUICK = replace(
     grid=2,
 )
 TINY = replace(
-    QUICK,
-    name="tiny",
-    fashion_rounds=4,
-    quadratic_rounds=200,
-    synthetic_rounds=8,
-    etas=(0.0005, 0.005),
-    timed_rounds=2,
+    QUICK, name="tiny", fashion_rounds=4, quadratic_rounds=200, synthetic_rounds=8, etas=(0.0005, 0.005), timed_rounds=2
 )
 
 # The paper's rows of Tables 1 and 2, and of its figures on Fashion-MNIST. With C = 0.1 it does not say d: twice m, as
