@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedpick
-from fedpick import Clients, Report, Selector, round_keys
+from fedpick import Clients, Report, Selector, pick, round_keys
 
 REPEATS = 15
 BOUND = 5.0
@@ -32,8 +32,7 @@ BOUND = 5.0
 
 def one_round(selector: Selector[Any], state: Any, clients: Clients, losses: jax.Array, t: jax.Array) -> Any:
     keys = round_keys(0, t)
-    candidates = selector.propose(keys.propose, state, clients)
-    selection = selector.select(keys.select, state, clients, candidates, jnp.where(candidates, losses, jnp.nan))
+    candidates, _, selection = pick(selector, keys, state, clients, lambda key, asked: losses)
     report = Report(jnp.where(selection.weights > 0, jnp.float32(1), jnp.nan))
     return selector.observe(state, selection, report), candidates, selection
 

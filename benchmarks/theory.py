@@ -20,7 +20,7 @@ import numpy as np
 
 from fedpick import PowerOfChoice
 from fedpick.sim import Quadratic
-from fedpick.theory import mean_weights, quadratic_problem, random_points
+from fedpick.theory import federation_problem, mean_weights, random_points
 
 K, M, POINTS, DRAWS, LOOPED = 30, 3, 1_000, 10_000, 3
 REPEATS = 3
@@ -54,9 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     arguments = parser.parse_args()
-    federation = Quadratic(K=K).federation()
-    x = np.asarray(federation.x, float)
-    problem = quadratic_problem(federation.share, x[:, 0], x[:, 1:])
+    problem = federation_problem(Quadratic(K=K).federation())
     points = random_points(problem, POINTS, 150.0)
     losses = problem.values(points)
     print(f"{machine.versions()} on {machine.describe()}")
@@ -65,13 +63,13 @@ def main() -> None:
     found = {}
     for d in (6, 9, 15, 30):
         selector = PowerOfChoice(m=M, d=jnp.int32(d))  # one program for every d
-        played = functools.partial(mean_weights, selector, problem, points, "monte-carlo", DRAWS)
-        exact = functools.partial(mean_weights, selector, problem, points, "exact")
-        off = float(np.abs(played()[0] - exact()[0]).max())
+        simulated = functools.partial(mean_weights, selector, problem, points, method="monte-carlo", draws=DRAWS)
+        exact = functools.partial(mean_weights, selector, problem, points, method="exact")
+        off = float(np.abs(simulated().weight - exact().weight).max())
         assert off < 6 / np.sqrt(DRAWS), f"the two methods differ by {off}"
         work: list[Callable[[], Any]] = [
             functools.partial(by_hand, problem.share, losses[:LOOPED], d),
-            played,
+            simulated,
             exact,
             only_random_numbers,
         ]

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import fedpick
-from fedpick import Clients, Report, Selector, round_keys
+from fedpick import Clients, Report, Selector, pick, round_keys
 
 K, V, TAU, ETA, ROUNDS, DRAWS = 30, 5, 2, 2e-5, 15_000, 10
 STRATEGIES: dict[str, dict[str, int]] = {
@@ -58,9 +58,8 @@ def federate(selector: Selector[Any], problem: Problem, seed: Any) -> Any:
     def one_round(carry: tuple[Any, Any], t: Any) -> tuple[tuple[Any, Any], Any]:
         w, state = carry
         keys = round_keys(seed, t)
-        candidates = selector.propose(keys.propose, state, clients)
         losses = problem.losses(w)
-        selection = selector.select(keys.select, state, clients, candidates, jnp.where(candidates, losses, jnp.nan))
+        selection = pick(selector, keys, state, clients, lambda key, asked: losses).selection
         h, e = problem.h[selection.clients, None], problem.e[selection.clients]
         local = jnp.broadcast_to(w, e.shape)
         for _ in range(TAU):

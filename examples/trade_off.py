@@ -8,6 +8,7 @@ Prints the skews of the paper's quadratic problem, how loose its bounds are, and
 
 import functools
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedpick.theory import (
     decaying_bound,
     decaying_step,
     fedavg_trajectory,
+    federation_problem,
     grid,
     highest_loss_gap,
     quadratic_problem,
@@ -32,12 +34,6 @@ from fedpick.theory import (
 Rows = list[dict[str, Any]]
 
 
-def paper_quadratic(K: int) -> Any:
-    federation = Quadratic(K=K).federation()
-    x = np.asarray(federation.x, float)
-    return quadratic_problem(federation.share, x[:, 0], x[:, 1:])
-
-
 def trade_off() -> Rows:
     """rho_bar and rho_tilde / rho_bar against d, on a grid as in the paper."""
     rows: Rows = []
@@ -45,7 +41,7 @@ def trade_off() -> Rows:
     print("quadratic problem, skews on a grid of 243 points; in brackets rho_bar over all pairs of w and w'")
     print("   K    m    d   rho_bar (w' = w)   rho_tilde / rho_bar")
     for K, m, ds in ((30, 3, (6, 9, 15, 30)), (100, 10, (15, 30, 60, 100))):
-        problem = paper_quadratic(K)
+        problem = federation_problem(Quadratic(K=K).federation())
         for d in (0, *ds):
             selector: Any = PowerOfChoice(m=m, d=d) if d else Rand(m=m)
             same, every = (skews(selector, problem, points, pairs=pairs) for pairs in ("same", "all"))
@@ -71,7 +67,7 @@ def error_and_bound() -> Rows:
         ("pow-d, d = 4", PowerOfChoice(m=2, d=4)),
         ("pow-d, d = 10", PowerOfChoice(m=2, d=10)),
     ):
-        known = Constants(problem.mu, problem.L, sigma, 0.0, tau, 2, problem.gamma, 1.0, 1.0, 0.0, 0.0)
+        known = Constants.of(problem, start, tau=tau, m=2, sigma=sigma)
         path = fedavg_trajectory(
             problem,
             selector,
@@ -84,19 +80,7 @@ def error_and_bound() -> Rows:
         )
         few = path._replace(w=path.w[:2, :2001], between=path.between[:2, :2000])
         skew = skews_along(selector, problem, few)
-        constants = Constants(
-            problem.mu,
-            problem.L,
-            sigma,
-            path.G,
-            tau,
-            2,
-            problem.gamma,
-            skew.rho_bar,
-            skew.rho_tilde,
-            float(np.linalg.norm(start - problem.optimum)),
-            float(problem.excess(start)),
-        )
+        constants = replace(known, G=path.G, rho_bar=skew.rho_bar, rho_tilde=skew.rho_tilde)
         error = problem.excess(path.w[:, shown].reshape(-1, v)).reshape(runs, -1).mean(axis=0)
         bound = decaying_bound(constants, path.iterations[shown])
         skewed = f"rho_bar {skew.rho_bar:.2f}, rho_tilde {skew.rho_tilde:.2f}"

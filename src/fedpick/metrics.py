@@ -1,26 +1,30 @@
-"""What is measured of a federation, simulated or real: the metrics, and what a round's messages come to."""
+"""The metrics of a federation, simulated or real, and the messages and bytes of its rounds."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 Numbers = np.ndarray[Any, Any]  # an array of any shape and dtype
-METRICS = (
-    "loss",
-    "test_loss",
-    "test_accuracy",
-    "skew",
-    "mean_loss",
-    "worst_loss",
-    "loss_variance",
-    "mean_accuracy",
-    "worst_accuracy",
-)
+OVER_CLIENTS: dict[str, tuple[str, Callable[..., Any]]] = {  # of what; each client counts once
+    "mean_loss": ("loss", np.mean),
+    "worst_loss": ("loss", np.max),
+    "loss_variance": ("loss", np.var),
+    "mean_accuracy": ("accuracy", np.mean),
+    "worst_accuracy": ("accuracy", np.min),
+}
+METRICS = ("loss", "test_loss", "test_accuracy", "skew", *OVER_CLIENTS)
 SCALAR = 4  # bytes of a loss in a reply
 
 
 def traffic(polled: Any, trained: Any, returned: Any, model_bytes: int) -> dict[str, Any]:
-    """Messages and bytes where so many were polled, sent to train and came back.
+    """The messages and bytes of a round.
+
+    Args:
+        polled: The number of clients polled.
+        trained: The number of seats sent to train.
+        returned: The number of seats that came back.
+        model_bytes: The size of the model.
 
     >>> traffic(polled=6, trained=3, returned=2, model_bytes=100)
     {'messages': 17, 'bytes_down': 900, 'bytes_up': 232}

@@ -43,5 +43,5 @@ def test_a_chart_is_written_as_its_ending_says(kind, start, tmp_path):
     assert path.read_bytes().startswith(start)
     assert picture(CHART, kind).startswith(start)
     assert [each.name for each in path.parent.iterdir()] == [f"chart.{kind}"]
-    with pytest.raises(OSError, match="report: .* cannot be written"):
+    with pytest.raises(OSError, match=r"report: .* cannot be written"):
         write_chart(CHART, path / f"chart.{kind}")

@@ -110,7 +110,7 @@ def test_a_resumed_simulation_shows_all_that_is_done_and_a_watch_is_no_part_of_i
         assert [len(part.evaluated) for part in seen] == [rounds // 5 + 1 for rounds in expected]
 
 
-def test_ctrl_c_in_a_watch_returns_what_is_done_and_its_error_is_not_swallowed(play, capsys):
+def test_ctrl_c_in_a_watch_returns_what_is_done_and_its_error_is_not_swallowed(play, caplog):
     def interrupt(at, result):
         if result.rounds == at:
             raise KeyboardInterrupt
@@ -118,7 +118,7 @@ def test_ctrl_c_in_a_watch_returns_what_is_done_and_its_error_is_not_swallowed(p
     for rounds in (0, 10):
         result = play(watch=functools.partial(interrupt, rounds))
         assert (result.rounds, result.finished) == (rounds, False)
-        assert f"stopped after round {rounds} of 20" in capsys.readouterr().err
+        assert f"stopped after round {rounds} of 20" in caplog.text
 
     def fail(result):
         raise RuntimeError("my own mistake")
@@ -256,7 +256,7 @@ def test_tensorboard_after_a_restart_has_each_evaluation_once(play, tmp_path):
 def test_another_simulation_needs_another_watch(play, tmp_path):
     with TensorBoard(tmp_path) as board:
         play(watch=board)
-        sentence = "TensorBoard: result must go on where the last one ended, got another simulation's; give each a"
+        sentence = "TensorBoard: result must continue the last one, got another simulation's; give each"
         for other in ({"seeds": [0, 7]}, {"seeds": 3}):
             with pytest.raises(ValueError, match=sentence):
                 play(watch=board, **other)

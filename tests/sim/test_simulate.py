@@ -99,7 +99,8 @@ def test_the_numpy_reference_picks_the_same_clients_and_ends_at_the_same_model(p
     federation, model, network, local = PROBLEMS[problem]
     there = np.random.default_rng(3).random((20, 8)) < 0.8
     there[4] = False
-    picks, w = reference.play(federation, network, reference.init(model, 5), selector, local, 5, 20, there)
+    first = reference.init(model.build(federation), 5)
+    picks, w = reference.play(federation, network, first, selector, local, 5, 20, there)
     result = simulate(federation, model, selector, local, rounds=20, seeds=[5], availability=Trace(jnp.asarray(there)))
     ours = [[k for k in seats if k >= 0] for seats in result.records["clients"][0].tolist()]
     assert ours == [[k for k in seats if there[t][k]] for t, seats in enumerate(picks)]
@@ -218,7 +219,7 @@ SHORT = [COMBINATIONS[10 * row + row % 10] for row in range(10)]
 def test_every_strategy_runs_with_every_objective_and_availability_and_compiles_once(name, objective, world):
     parameters = {"score": fedpick.LocalLoss()} if "score" in EVERY[name] else {}
     selector = fedpick.strategy(name, **{**EVERY[name], **parameters})
-    model = Logistic(objective)
+    model = Logistic(objective).build(small())
     options = {"failures": Failures(0.1), "availability": WORLDS[world]}
     with compilations() as programs:
         result = simulate(small(), model, selector, Local(2, 4, 0.1), rounds=250, every=25, **options)
@@ -382,7 +383,7 @@ def test_targets_confidence_and_early_stop():
     assert whole.counts.sum() == 4 * 400 * 3
 
 
-def test_ctrl_c_returns_what_is_done(monkeypatch, capsys):
+def test_ctrl_c_returns_what_is_done(monkeypatch, caplog):
     real, calls = Bundles.play, []
 
     def interrupted(*arguments):
@@ -398,12 +399,13 @@ def test_ctrl_c_returns_what_is_done(monkeypatch, capsys):
     )
     assert (result.rounds, result.finished) == (20, False)
     assert result.evaluated.tolist() == [0, 5, 10, 15, 20]
-    assert "stopped after round 20 of 100" in capsys.readouterr().err
+    assert "simulate: stopped after round 20 of 100; the result ends there" in caplog.text
 
 
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_without_jit_the_same_rounds_are_played_and_an_error_names_round_and_client():
-    federation, model, local = small(K=4), Logistic(), Local(2, 4, 0.1)
+    federation, local = small(K=4), Local(2, 4, 0.1)
+    model = Logistic().build(federation)
     options = {"rounds": 2, "every": 2}
     for selector in (PowerOfChoice(1, 2), PowerOfChoice(1, 2, "batch")):
         plain = simulate(federation, model, selector, local, jit=False, **options)

@@ -39,15 +39,16 @@ def main(port, *rest):
             os.kill(os.getpid(), signal.SIGKILL)
         found = real_play(self, first, *options)
         held.clear()
-        for now, bundle in zip(self.now, self.bundles, strict=True):
-            assert all(leaf.devices() == {bundle.device} for leaf in jax.tree.leaves(now))
+        for progress, bundle in zip(self.progress, self.bundles, strict=True):
+            assert all(leaf.devices() == {bundle.device} for leaf in jax.tree.leaves(progress))
             held[bundle.device.id] += len(bundle.runs)
-        seen["played"] = self.seed.tolist()
+        seen["played"] = self.runs.seeds.tolist()
         return found
 
     def load(*arguments, **options):
-        seen["resumed_at"], saved = real_load(*arguments, **options)
-        return seen["resumed_at"], saved
+        saved = real_load(*arguments, **options)
+        seen["resumed_at"] = 0 if saved is None else saved[1].rounds
+        return saved
 
     def listen(event, **rest):
         seen["found_on_disk"] += event == "/jax/compilation_cache/cache_hits"

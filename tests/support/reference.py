@@ -65,7 +65,7 @@ def select(selector, key, memory, size, candidates, losses):
         return [(k, weight[k] / weight.sum() * n / len(seats)) for k in seats]
     elif isinstance(selector, PowerOfChoice):
         value = memory["loss"] if selector.loss == "stale" else losses
-        score = selector.metric(np.asarray(value, np.float32), np.asarray(size, np.float32))
+        score = selector.score(np.asarray(value, np.float32), np.asarray(size, np.float32))
         seats = highest(key, np.asarray(score), [k for k in candidates if not np.isnan(score[k])], selector.m)
     elif isinstance(selector, AFL):
         cut, softmax, uniform = jax.random.split(key, 3)

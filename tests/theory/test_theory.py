@@ -22,6 +22,7 @@ from fedpick.theory import (
     decaying_step,
     expected_seats,
     fedavg_trajectory,
+    federation_problem,
     fixed_bound,
     grid,
     highest_loss_gap,
@@ -35,11 +36,12 @@ from fedpick.theory import (
     skew_trace,
     skews,
     skews_along,
+    solution_bias,
     two_client_gap,
     two_clients,
 )
-from fedpick.theory.order_statistics import top_of_race
-from fedpick.theory.selection_probability import played
+from fedpick.theory.order_statistics import exact_weights
+from fedpick.theory.selection_probability import monte_carlo_weights
 
 
 def random_quadratic(seed, K=6, v=3, spread=3.0):
@@ -59,8 +61,7 @@ def random_logistic(seed, K=5, dim=3, classes=3, each=20):
 
 def paper_quadratic(K=30, seed=0):
     federation = Quadratic(K=K, seed=seed).federation()
-    x = np.asarray(federation.x, float)
-    return quadratic_problem(federation.share, x[:, 0], x[:, 1:]), federation
+    return federation_problem(federation), federation
 
 
 # Who is selected
@@ -73,8 +74,8 @@ def test_order_statistics_agree_with_every_draw_enumerated(K, m, d, tied):
     for _ in range(3):
         share = rng.dirichlet(np.full(K, 0.5)) + 1e-4
         losses = rng.integers(0, 3, K).astype(float) if tied else rng.normal(size=K)
-        exact = expected_seats(PowerOfChoice(m=m, d=d), share, losses, "exact")
-        listed = expected_seats(PowerOfChoice(m=m, d=d), share, losses, "enumeration")
+        exact = expected_seats(PowerOfChoice(m=m, d=d), share, losses, method="exact")
+        listed = expected_seats(PowerOfChoice(m=m, d=d), share, losses, method="enumeration")
         np.testing.assert_allclose(exact.weight, listed.weight, atol=1e-9)
         assert exact.error.max() < 1e-8
         assert abs(exact.weight.sum() - 1) < 1e-9
@@ -84,16 +85,16 @@ def test_a_share_too_small_for_the_integral_is_played_or_enumerated():
     share, losses = [1.0, 1e-12, 1e-12, 1e-12], [4.0, 1.0, 2.0, 3.0]
     selector = PowerOfChoice(m=1, d=2)
     assert expected_seats(selector, share, losses, draws=100).method == "Monte-Carlo, 100 draws"
-    assert expected_seats(selector, share, losses, "enumeration").weight.round(9).tolist() == [1, 0, 0, 0]
+    assert expected_seats(selector, share, losses, method="enumeration").weight.round(9).tolist() == [1, 0, 0, 0]
     with pytest.raises(ValueError, match="share must be at least 1e-08 of the whole for the exact method"):
-        expected_seats(selector, share, losses, "exact")
+        expected_seats(selector, share, losses, method="exact")
 
 
 def test_many_clients_with_a_few_ties_agree_with_monte_carlo():
     rng = np.random.default_rng(1)
     share, losses = rng.uniform(0.5, 1, 60), rng.integers(0, 25, 60).astype(float)
-    exact = expected_seats(PowerOfChoice(m=4, d=12), share, losses, "exact")
-    played = expected_seats(PowerOfChoice(m=4, d=12), share, losses, "monte-carlo", draws=20_000)
+    exact = expected_seats(PowerOfChoice(m=4, d=12), share, losses, method="exact")
+    played = expected_seats(PowerOfChoice(m=4, d=12), share, losses, method="monte-carlo", draws=20_000)
     assert abs(exact.weight.sum() - 1) < 1e-8
     assert (np.abs(exact.weight - played.weight) < 4.5 * np.maximum(played.error, 1 / 20_000)).all()
 
@@ -102,8 +103,8 @@ def test_a_share_of_a_millionth_and_of_nearly_all_do_not_spoil_the_integral():
     share = np.array([1e-6, 1e-5, 1e-3, 0.9, 0.05, 0.02, 0.02])
     losses = np.array([7.0, 1.0, 6.0, 2.0, 5.0, 3.0, 4.0])
     for d in range(2, 7):
-        exact = expected_seats(PowerOfChoice(m=2, d=d), share, losses, "exact")
-        listed = expected_seats(PowerOfChoice(m=2, d=d), share, losses, "enumeration")
+        exact = expected_seats(PowerOfChoice(m=2, d=d), share, losses, method="exact")
+        listed = expected_seats(PowerOfChoice(m=2, d=d), share, losses, method="enumeration")
         np.testing.assert_allclose(exact.weight, listed.weight, atol=1e-8)
 
 
@@ -111,8 +112,8 @@ def test_a_hundred_clients_are_exact_too():
     rng = np.random.default_rng(0)
     share = rng.uniform(size=100) ** (1 / 3)
     losses = rng.normal(size=100)
-    exact = expected_seats(PowerOfChoice(m=10, d=30), share, losses, "exact")
-    played = expected_seats(PowerOfChoice(m=10, d=30), share, losses, "monte-carlo", draws=20_000)
+    exact = expected_seats(PowerOfChoice(m=10, d=30), share, losses, method="exact")
+    played = expected_seats(PowerOfChoice(m=10, d=30), share, losses, method="monte-carlo", draws=20_000)
     assert abs(exact.weight.sum() - 1) < 1e-9
     assert (np.abs(exact.weight - played.weight) < 4.5 * played.error + 1e-5).all()
 
@@ -125,10 +126,10 @@ def test_exact_and_monte_carlo_agree_in_a_thousand_cases(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1), label="numbers"))
     share, gap = rng.dirichlet(np.full(K, 1.0)) + 0.01, rng.exponential(size=K)
     losses = rng.integers(0, 3, K).astype(float) if rng.random() < 0.2 else rng.normal(size=K)
-    weight, error = top_of_race(share / share.sum(), losses[None], m, d)
+    weight, error = exact_weights(share / share.sum(), losses[None], m, d)
     draws = 2_000
     selector = PowerOfChoice(m=m, d=jnp.int32(d))
-    seen, spread = played(selector, share / share.sum(), losses[None], draws, 1, gap)
+    seen, spread = monte_carlo_weights(selector, share / share.sum(), losses[None], draws=draws, seed=1, gap=gap)
     # What happens less often than once in all draws has no spread that one could see.
     sure = 4 * max(spread[0], gap.max() / draws) + error[0] @ gap
     assert abs(weight[0] @ gap - seen[0] @ gap) < sure
@@ -138,7 +139,7 @@ def test_the_unbiased_strategies_select_by_share_exactly():
     share, losses = np.array([0.5, 0.3, 0.2]), np.array([1.0, 5.0, 2.0])
     for selector in (Rand(m=2), Uniform(m=2), Full()):
         assert expected_seats(selector, share, losses).weight == pytest.approx(share, abs=1e-12)
-        played = expected_seats(selector, share, losses, "monte-carlo", draws=4_000)
+        played = expected_seats(selector, share, losses, method="monte-carlo", draws=4_000)
         assert (np.abs(played.weight - share) < 4.5 * played.error + 1e-6).all()
 
 
@@ -150,7 +151,7 @@ def test_d_equal_to_m_is_successive_sampling_whatever_the_losses():
     for losses in (np.arange(4.0), -np.arange(4.0), np.zeros(4)):
         found = expected_seats(PowerOfChoice(m=2, d=2), share, losses).weight
         np.testing.assert_allclose(found, included / 2, atol=1e-9)
-    played = expected_seats(Rand(m=2, replace=False), share, np.zeros(4), "monte-carlo", draws=20_000)
+    played = expected_seats(Rand(m=2, replace=False), share, np.zeros(4), method="monte-carlo", draws=20_000)
     assert (np.abs(played.weight - included / 2) < 4.5 * played.error).all()
 
 
@@ -159,7 +160,7 @@ def test_a_strategy_without_a_known_law_is_played_and_exact_says_so():
     for selector in (AFL(m=2), PowerOfChoice(m=1, d=2, loss="stale"), PowerOfChoice(m=1, d=Shrinking(rounds=20))):
         assert expected_seats(selector, share, losses, draws=500).method == "Monte-Carlo, 500 draws"
         with pytest.raises(ValueError, match="selector must have a known law for method 'exact'"):
-            expected_seats(selector, share, losses, "exact")
+            expected_seats(selector, share, losses, method="exact")
 
 
 # Skew
@@ -185,7 +186,7 @@ def test_rho_never_falls_as_d_grows_where_all_local_optima_are_equal(seed, K, m)
     rng = np.random.default_rng(seed)
     share, losses = rng.dirichlet(np.ones(K)) + 0.01, rng.exponential(size=(1, K))
     share /= share.sum()
-    rho = [float(top_of_race(share, losses, m, d)[0][0] @ losses[0]) for d in range(m, K + 1)]
+    rho = [float(exact_weights(share, losses, m, d)[0][0] @ losses[0]) for d in range(m, K + 1)]
     assert (np.diff(rho) > -1e-8).all()
 
 
@@ -193,7 +194,7 @@ def test_rho_can_fall_as_d_grows_where_local_optima_differ():
     # Client 0 has the higher loss and is nearly at its own optimum: choosing it more often looks at smaller gaps.
     share, losses, lowest = np.array([0.5, 0.5]), np.array([10.0, 1.0]), np.array([9.9, 0.0])
     gap = losses - lowest
-    rho = [top_of_race(share, losses[None], 1, d)[0][0] @ gap / (share @ gap) for d in (1, 2)]
+    rho = [exact_weights(share, losses[None], 1, d)[0][0] @ gap / (share @ gap) for d in (1, 2)]
     assert rho == pytest.approx([1.0, 0.1 / 0.55])
 
 
@@ -232,10 +233,10 @@ def test_where_all_clients_agree_no_bias_can_stay():
 def test_monte_carlo_skews_agree_with_exact_ones():
     problem, _ = paper_quadratic()
     points = random_points(problem, 20, 100.0)
-    exact = mean_weights(PowerOfChoice(m=3, d=9), problem, points)[0]
-    played, how = mean_weights(PowerOfChoice(m=3, d=9), problem, points, "monte-carlo", draws=5_000)
-    assert how == "Monte-Carlo, 5000 draws"
-    assert np.abs(exact - played).max() < 0.02
+    exact = mean_weights(PowerOfChoice(m=3, d=9), problem, points).weight
+    played = mean_weights(PowerOfChoice(m=3, d=9), problem, points, method="monte-carlo", draws=5_000)
+    assert played.method == "Monte-Carlo, 5000 draws"
+    assert np.abs(exact - played.weight).max() < 0.02
 
 
 # Problems
@@ -291,26 +292,15 @@ def test_noise_is_that_of_mini_batches_drawn():
 
 def constants_of(problem, selector, path, tau, sigma, start):
     found = skews_along(selector, problem, path._replace(w=path.w[:6], between=path.between[:6]))
-    return Constants(
-        mu=problem.mu,
-        L=problem.L,
-        sigma=sigma,
-        G=path.G,
-        tau=tau,
-        m=selector.m,
-        gamma=problem.gamma,
-        rho_bar=found.rho_bar,
-        rho_tilde=found.rho_tilde,
-        distance=float(np.linalg.norm(start - problem.optimum)),
-        excess=float(problem.excess(start)),
-    )
+    skew = {"rho_bar": found.rho_bar, "rho_tilde": found.rho_tilde}
+    return Constants.of(problem, start, tau=tau, m=selector.m, sigma=sigma, G=path.G, **skew)
 
 
 def looseness(problem, selector, kind, seed, runs=48, rounds=60, tau=3, sigma=0.5):
     """The bound over the measured mean error, by round; below 1 the theorem would be wrong."""
     v = len(problem.optimum)
     start = problem.optimum + 3 * np.random.default_rng(seed).normal(size=v)
-    known = Constants(problem.mu, problem.L, 0.0, 0.0, tau, selector.m, 0.0, 1.0, 1.0, 0.0, 0.0)
+    known = Constants.of(problem, start, tau=tau, m=selector.m)
     most_skew = 1 / problem.share.min()
     eta = min(1 / (4 * problem.L), 1 / (2 * problem.mu * (1 + 3 * most_skew / 8)))
     steps = {
@@ -363,7 +353,7 @@ def test_every_bound_holds_at_every_round_of_so_many_problems(make, number, reco
 def test_the_error_falls_like_1_over_t_for_rand_and_flattens_below_the_bias_for_pow_d():
     problem = two_clients(a=1.0, b=3.0, share=(0.8, 0.2))
     start, sigma, tau, rounds = np.array([4.0]), 1.0, 2, 4_000
-    known = Constants(1.0, 1.0, 0.0, 0.0, tau, 1, 0.0, 1.0, 1.0, 0.0, 0.0)
+    known = Constants.of(problem, start, tau=tau, m=1)
     errors = {}
     for selector in (Rand(m=1), PowerOfChoice(m=1, d=2)):
         path = fedavg_trajectory(
@@ -391,7 +381,9 @@ def test_the_error_falls_like_1_over_t_for_rand_and_flattens_below_the_bias_for_
 def test_weights_that_do_not_sum_to_1_can_break_the_bound_of_the_appendix():
     K = 50
     problem = quadratic_problem([0.9] + [0.1 / 49] * 49, np.ones(K), np.ones((K, 1)))
-    known = Constants(1.0, 1.0, 0.0, 20.0, 1, 1, 0.0, 1.0, 1.0, 1.0, 0.5)
+    known = Constants(
+        mu=1.0, L=1.0, sigma=0.0, G=20.0, tau=1, m=1, gamma=0.0, rho_bar=1.0, rho_tilde=1.0, distance=1.0, excess=0.5
+    )
     path = fedavg_trajectory(
         problem, Uniform(m=1), lambda t: averaging_step(known, t), tau=1, rounds=40, start=[2.0], runs=2_000
     )
@@ -409,7 +401,9 @@ def test_along_a_run_that_arrives_where_all_agree_the_skew_is_still_a_number():
 
 
 def test_the_mended_bias_is_the_one_of_the_derivation():
-    c = Constants(2.0, 6.0, 1.0, 5.0, 3, 4, 0.7, 1.2, 1.9, 2.0, 9.0)
+    c = Constants(
+        mu=2.0, L=6.0, sigma=1.0, G=5.0, tau=3, m=4, gamma=0.7, rho_bar=1.2, rho_tilde=1.9, distance=2.0, excess=9.0
+    )
     B, D, beta = 1 / c.m + c.rho_bar / 2, 2 * c.gamma * (c.rho_tilde - c.rho_bar), c.m / c.mu
     assert averaging_bound(c, 10).bias == pytest.approx(c.L / 2 * D * beta / (beta * c.mu * B - 1))
     start = 4 * c.m * (1 + c.m) * c.L / c.mu
@@ -419,7 +413,9 @@ def test_the_mended_bias_is_the_one_of_the_derivation():
 
 
 def test_the_fixed_bound_solves_the_recursion_of_its_proof():
-    c = Constants(2.0, 6.0, 1.0, 5.0, 3, 4, 0.7, 1.2, 1.9, 2.0, 9.0)
+    c = Constants(
+        mu=2.0, L=6.0, sigma=1.0, G=5.0, tau=3, m=4, gamma=0.7, rho_bar=1.2, rho_tilde=1.9, distance=2.0, excess=9.0
+    )
     eta, B = 0.02, 1 + 3 * c.rho_bar / 8
     C = 32 * c.tau**2 * c.G**2 + c.sigma**2 / c.m + 6 * c.rho_bar * c.L * c.gamma
     delta = 2 / c.mu * c.excess
@@ -453,7 +449,7 @@ def test_a_biased_coin_converges_to_the_closed_form():
     coin = dataclasses.replace(problem, share=np.asarray(selected))  # rand by other shares: a coin that is biased
     path = fedavg_trajectory(coin, Rand(m=1), lambda t: 0.002 + 0 * t, tau=1, rounds=6_000, start=[2.0], runs=40)
     end = path.w[:, -1].mean(axis=0)
-    assert problem.excess(end) == pytest.approx(two_client_gap(a, b, share, selected), rel=0.05)
+    assert problem.excess(end) == pytest.approx(two_client_gap(a, b, share=share, selected=selected), rel=0.05)
 
 
 @pytest.mark.parametrize("share", [(0.5, 0.5), (0.75, 0.25)])
@@ -473,10 +469,13 @@ def test_selecting_the_higher_loss_ends_where_both_losses_are_equal(share):
         (lambda: expected_seats(PowerOfChoice(m=1, d=5), [0.5, 0.5], [1, 2]), "at most K=2, got 5"),
         (lambda: quadratic_problem([1], [[[2.0, 1.0], [0.0, 2.0]]], [[1.0, 1.0]]), "h must be symmetric"),
         (lambda: quadratic_problem([1, 1], [1, 1], [[np.nan], [1.0]]), "e must be finite"),
-        (lambda: logistic_problem(np.ones((2, 1)), [0, 2], [0, 1], 0.1, classes=2), "y must be at least 0 and below"),
-        (lambda: logistic_problem(np.ones((2, 1)), [0, -1], [0, 1], 0.1), "y must be at least 0"),
-        (lambda: logistic_problem(np.ones((2, 1)), [0, 1], [0, -1], 0.1), "client must be at least 0"),
-        (lambda: logistic_problem([[np.nan]], [0], [0], 0.1), "x must be finite"),
+        (
+            lambda: logistic_problem(np.ones((2, 1)), [0, 2], [0, 1], ridge=0.1, classes=2),
+            "y must be at least 0 and below",
+        ),
+        (lambda: logistic_problem(np.ones((2, 1)), [0, -1], [0, 1], ridge=0.1), "y must be at least 0"),
+        (lambda: logistic_problem(np.ones((2, 1)), [0, 1], [0, -1], ridge=0.1), "client must be at least 0"),
+        (lambda: logistic_problem([[np.nan]], [0], [0], ridge=0.1), "x must be finite"),
         (lambda: numerical_problem([1, 1], lambda w: jnp.stack([w[0], 2 * w[0]]), [0.3]), "must have a minimum"),
         (lambda: numerical_problem([1, 1], lambda w: w[:1] ** 2, [0.3]), "one number for each of K=2 clients"),
         (lambda: numerical_problem([1, 1], lambda w: jnp.stack([w[0] ** 2] * 2), 0.3), "start must have shape"),
@@ -493,9 +492,9 @@ def test_selecting_the_higher_loss_ends_where_both_losses_are_equal(share):
         (lambda: random_points(two_clients(1, 1), 3, np.inf), "spread must be above 0 and at most 1e100"),
         (lambda: skews(Rand(m=1), two_clients(1, 1), [[np.nan]]), "w must be between"),
         (lambda: expected_seats(Rand(m=1), [0.5, 0.5], [1, np.nan]), "losses must be 2 numbers"),
-        (lambda: expected_seats(Rand(m=1), [0.5, 0.5], [1, 2], "magic"), "method must be one of"),
+        (lambda: expected_seats(Rand(m=1), [0.5, 0.5], [1, 2], method="magic"), "method must be one of"),
         (
-            lambda: expected_seats(PowerOfChoice(m=1, d=9), np.ones(30), np.arange(30.0), "enumeration"),
+            lambda: expected_seats(PowerOfChoice(m=1, d=9), np.ones(30), np.arange(30.0), method="enumeration"),
             "at most 20000 to be enumerated",
         ),
         (lambda: expected_seats(PowerOfChoice(m=3, d=3), [0.5, 0.5], [1, 2]), "m must be at most K=2, got 3"),
@@ -508,19 +507,46 @@ def test_selecting_the_higher_loss_ends_where_both_losses_are_equal(share):
         (lambda: logistic_problem([[1.0]], [0], [0], ridge=0.0), "ridge must be finite and above 0"),
         (lambda: skews(Rand(m=1), two_clients(1, 1), [1.0]), r"w must have shape \(n, v\)"),
         (lambda: grid(0, 1, per_axis=10, v=9), "points must be at most a million"),
-        (lambda: Constants(1, 0.5, 0, 0, 1, 1, 0, 1, 1, 0, 0), "L must be finite and at least mu=1"),
-        (lambda: Constants(1, 1, 0, 0, 1, 1, 0, 1, 0.5, 0, 0), "rho_tilde must be finite and at least rho_bar=1"),
         (
-            lambda: fixed_bound(Constants(1, 1, 0, 0, 1, 1, 0, 1, 1, 0, 0), 1, eta=0.5),
+            lambda: Constants(
+                mu=1, L=0.5, sigma=0, G=0, tau=1, m=1, gamma=0, rho_bar=1, rho_tilde=1, distance=0, excess=0
+            ),
+            "L must be finite and at least mu=1",
+        ),
+        (
+            lambda: Constants(
+                mu=1, L=1, sigma=0, G=0, tau=1, m=1, gamma=0, rho_bar=1, rho_tilde=0.5, distance=0, excess=0
+            ),
+            "rho_tilde must be finite and at least rho_bar=1",
+        ),
+        (
+            lambda: fixed_bound(
+                Constants(mu=1, L=1, sigma=0, G=0, tau=1, m=1, gamma=0, rho_bar=1, rho_tilde=1, distance=0, excess=0),
+                1,
+                eta=0.5,
+            ),
             "eta must be above 0 and at most",
         ),
-        (lambda: decaying_bound(Constants(1, 1, 0, 0, 1, 1, 0, 1, 1, 0, 0), -1), "T must be at least 0"),
-        (lambda: two_client_gap(1, 1, (0.5, 0.5), (0.2, 0.3, 0.5)), "selected must be two numbers"),
+        (
+            lambda: decaying_bound(
+                Constants(mu=1, L=1, sigma=0, G=0, tau=1, m=1, gamma=0, rho_bar=1, rho_tilde=1, distance=0, excess=0),
+                -1,
+            ),
+            "T must be at least 0",
+        ),
+        (lambda: two_client_gap(1, 1, share=(0.5, 0.5), selected=(0.2, 0.3, 0.5)), "selected must be two numbers"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(wrong, says):
     with pytest.raises(ValueError, match=says):
         wrong()
+
+
+def test_the_bias_of_the_first_theorem_is_the_solution_bias():
+    c = Constants(
+        mu=2.0, L=6.0, sigma=1.0, G=5.0, tau=3, m=4, gamma=0.7, rho_bar=1.2, rho_tilde=1.9, distance=2.0, excess=9.0
+    )
+    assert decaying_bound(c, 10).bias == solution_bias(mu=2.0, L=6.0, gamma=0.7, ratio=1.9 / 1.2)
 
 
 # The command line
@@ -538,7 +564,7 @@ def test_the_command_prints_the_trade_off():
 def test_every_named_problem_has_a_table(problem):
     done = CliRunner().invoke(app, ["theory", problem, "-K", "4", "--points", "10", "--pairs", "all"])
     assert done.exit_code == 0
-    assert "each with each other" in done.output
+    assert "in all pairs" in done.output
 
 
 def test_a_wrong_option_is_one_sentence_and_exit_code_1():

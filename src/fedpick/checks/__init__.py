@@ -1,4 +1,4 @@
-"""The laws that every strategy keeps, as a check that anyone can run on a strategy of their own."""
+"""``check_selector``: the laws that every strategy keeps, checked on any strategy."""
 
 import dataclasses
 from typing import Any
@@ -18,28 +18,37 @@ from fedpick.checks.laws import (
     check_silence,
     check_traceable,
 )
+from fedpick.protocol import Selector
 from fedpick.validation import known, natural, require
 
 
 def check_selector(
-    selector: Any, num_clients: int | None = None, *, static: tuple[str, ...] = (), seed: int = 0
+    selector: Selector[Any], num_clients: int | None = None, *, static: tuple[str, ...] = (), seed: int = 0
 ) -> list[str]:
-    """Hold a strategy to every law of the protocol and to what it declares of itself; return the list of them.
+    """Check a strategy against every law of the protocol and every claim it declares; return the list of them.
 
-    ``num_clients`` is K for the trials; by default a little more than m and d ask for. ``static`` names numeric fields
-    besides m that rightly force a new compilation. Raises ``LawBrokenError``. A check by trial can miss a rare fault.
+    A check by trial can miss a rare fault.
+
+    Args:
+        selector: The strategy.
+        num_clients: K of the trials; by default a little more than m and d need.
+        static: Names of numeric fields, besides m, that may cause a recompilation.
+        seed: Seed of the trials.
+
+    Raises:
+        LawBrokenError: A law or a claim does not hold; the message names it and the inputs.
 
     >>> from fedpick import PowerOfChoice
     >>> check_selector(PowerOfChoice(m=2, d=4))[-1]
     'highest_loss_first: the seats go to the candidates of highest loss, ties broken at random'
     """
-    _form(selector)
-    K = _enough(selector) if num_clients is None else natural("check_selector", "num_clients", num_clients)
+    _check_form(selector)
+    K = _default_clients(selector) if num_clients is None else natural("check_selector", "num_clients", num_clients)
     require(
         "check_selector", "seed", seed, "at least 0 and below 2**31 - 1", lambda s: (s >= 0) & (s < 2**31 - 1), True
     )
     trial = Trial(selector, K, int(seed))
-    # Laws 3 and 5 come before 2 and 4, which trace the strategy and scan it.
+    # Laws 3 and 5 first: the checks of 2 and 4 trace and scan the strategy.
     check_pure(trial)
     check_traceable(trial, static)
     check_available(trial)
@@ -57,9 +66,10 @@ def check_selector(
     return held
 
 
-def _form(selector: Any) -> None:
+def _check_form(selector: Any) -> None:
+    """It is a frozen dataclass, a pytree, and has the fields and methods of a ``Selector``."""
     if isinstance(selector, type):
-        raise LawBrokenError(f"{selector.__name__} must be an object: make one, such as {selector.__name__}(m=3)")
+        raise LawBrokenError(f"{selector.__name__} must be an instance, such as {selector.__name__}(m=3), not a class")
     kind = type(selector).__name__
     if not getattr(getattr(selector, "__dataclass_params__", None), "frozen", False):
         raise LawBrokenError(f"{kind} must be a frozen dataclass")
@@ -70,17 +80,19 @@ def _form(selector: Any) -> None:
     values = {f.name: getattr(selector, f.name) for f in dataclasses.fields(selector)}
     structures: list[Any] = [jax.tree.structure(selector), jax.tree.structure(twin(**values))]
     if structures[0] == structures[1]:
-        raise LawBrokenError(f"{kind}: jit may take it for another class of the same fields; use fedpick.pytree")
+        raise LawBrokenError(
+            f"{kind}: jit may confuse it with another class of the same fields; decorate it with fedpick.pytree"
+        )
     for part in ("m", "poll", "init", "propose", "select", "observe"):
         if not hasattr(selector, part):
-            raise LawBrokenError(f"{kind} must have {part}, as the protocol asks")
+            raise LawBrokenError(f"{kind} must have {part}, as fedpick.Selector says")
     if selector.poll not in ("none", "full", "batch"):
         raise LawBrokenError(f"{kind}: poll must be one of 'none', 'full', 'batch', got {selector.poll!r}")
 
 
-def _enough(selector: Any) -> int:
+def _default_clients(selector: Selector[Any]) -> int:
     d = known(getattr(selector, "d", 0))
     return max(10, 2 * (selector.m or 1), 0 if d is None else int(d.max()) + 2)
 
 
-__all__ = ["LawBrokenError", "check_selector"]
+__all__ = ["CLAIMS", "LAWS", "LawBrokenError", "check_selector"]

@@ -1,4 +1,4 @@
-"""What a strategy may declare of itself, held against many draws."""
+"""The claims that a strategy may declare, each checked on many draws."""
 
 from typing import Any
 
@@ -13,44 +13,44 @@ CLAIMS = {
     "candidates_by_share": "the candidates are drawn without replacement, by size",
     "highest_loss_first": "the seats go to the candidates of highest loss, ties broken at random",
 }
-SIGMAS = 5.5  # of the spread that chance alone gives
+SIGMAS = 5.5  # standard deviations of what chance alone explains
 
 
 def unbiased(trial: Trial) -> None:
-    """Compare with the shares."""
+    """The mean weights over many draws are the shares."""
     selector, size = trial.selector, np.asarray(trial.size, float)
-    selection = trial.draws(trial.world(), selector.init(trial.K)).selection
+    selection = trial.draws(trial.scenario(), selector.init(trial.K)).selection
     clients, weights = np.asarray(selection.clients), np.asarray(selection.weights, float)
-    given = np.zeros((len(clients), trial.K))
+    total = np.zeros((len(clients), trial.K))
     for seat in range(clients.shape[1]):
         filled = weights[:, seat] > 0
-        given[filled, clients[filled, seat]] += weights[filled, seat]
-    off = np.abs(given.mean(axis=0) - size / size.sum())
-    far = off > SIGMAS * np.maximum(given.std(axis=0), 1 / DRAWS) / np.sqrt(DRAWS) + 1e-6
-    seen = f"{np.round(given.mean(axis=0), 3)}, expected {np.round(size / size.sum(), 3)}"
+        total[filled, clients[filled, seat]] += weights[filled, seat]
+    off = np.abs(total.mean(axis=0) - size / size.sum())
+    far = off > SIGMAS * np.maximum(total.std(axis=0), 1 / DRAWS) / np.sqrt(DRAWS) + 1e-6
+    seen = f"{np.round(total.mean(axis=0), 3)}, expected {np.round(size / size.sum(), 3)}"
     _need(not far.any(), "unbiased", f"mean weights, sizes {trial.size}: {seen}")
 
 
 def candidates_by_share(trial: Trial) -> None:
-    """Compare with NumPy's own draws without replacement."""
-    world = trial.world(size=np.where(np.arange(trial.K) == 0, 0, trial.size))
-    picked = trial.draws(world, trial.selector.init(trial.K)).candidates
-    numbers = picked.sum(axis=1)
-    p = np.asarray(world.clients.size) / np.asarray(world.clients.size).sum()
+    """The candidates are those of NumPy's own draws without replacement."""
+    scenario = trial.scenario(size=np.where(np.arange(trial.K) == 0, 0, trial.size))
+    candidates = trial.draws(scenario, trial.selector.init(trial.K)).candidates
+    numbers = candidates.sum(axis=1)
+    p = np.asarray(scenario.clients.size) / np.asarray(scenario.clients.size).sum()
     d = int(numbers.max())
     _need(
         numbers.min() == d,
         "candidates_by_share",
-        f"between {numbers.min()} and {d} candidates in rounds of the same state",
+        f"between {numbers.min()} and {d} candidates from the same state",
     )
-    _need(not picked[:, 0].any(), "candidates_by_share", "client 0 of size 0 was a candidate")
+    _need(not candidates[:, 0].any(), "candidates_by_share", "client 0 of size 0 was a candidate")
     rng = np.random.default_rng(trial.seed)
     expected = np.zeros(trial.K)
     for _ in range(DRAWS):
         expected[rng.choice(trial.K, min(d, trial.K - 1), replace=False, p=p)] += 1 / DRAWS
     _compare(
         "candidates_by_share",
-        picked.mean(axis=0),
+        candidates.mean(axis=0),
         expected,
         2 / DRAWS,
         f"how often each client is a candidate, sizes {trial.size}",
@@ -58,7 +58,7 @@ def candidates_by_share(trial: Trial) -> None:
 
 
 def highest_loss_first(trial: Trial) -> None:
-    """Compare with a sort; and with every loss tied, every candidate must win equally often."""
+    """The seats are those of a sort; with all losses tied, every candidate wins equally often."""
     selector, stale = trial.selector, trial.selector.poll == "none"
     state, values = selector.init(trial.K), np.random.default_rng(trial.seed).permutation(trial.K).astype(np.float32)
     known = np.arange(trial.K) < (trial.m if stale else trial.K)
@@ -66,16 +66,16 @@ def highest_loss_first(trial: Trial) -> None:
         everyone = Selection(jnp.arange(trial.m, dtype=jnp.int32), jnp.full(trial.m, 1 / trial.m, jnp.float32))
         state = selector.observe(state, everyone, Report(jnp.asarray(values[: trial.m])))
     values = np.where(known, values, np.inf)
-    world = trial.world(answers=values)
-    _, candidates, selection = trial.draws(world, state)
+    scenario = trial.scenario(answers=values)
+    _, candidates, selection = trial.draws(scenario, state)
     for mask, clients in zip(candidates[:200], selection.clients[:200], strict=True):
         got, best = np.sort(values[clients]), np.sort(values[mask])[-trial.m :]
         _need(
             same(got, best),
             "highest_loss_first",
-            f"losses {got} seated of {values[mask]}, where the highest are {best}",
+            f"seats have losses {got} of {values[mask]}, expected {best}",
         )
-    _, candidates, selection = trial.draws(trial.world(), selector.init(trial.K))
+    _, candidates, selection = trial.draws(trial.scenario(), selector.init(trial.K))
     seated = np.zeros_like(candidates)
     np.put_along_axis(seated, np.asarray(selection.clients), True, axis=1)
     times = candidates.sum(axis=0)

@@ -1,4 +1,4 @@
-"""A trial ground for strategies: a small federation in which some clients are away and some are silent."""
+"""The harness of the checks: a small federation in which some clients are unavailable and some do not answer."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -8,17 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from fedpick.protocol import Clients, Report, Selection, check_clients, pick, round_keys
+from fedpick.protocol import Clients, Report, Selection, Selector, check_clients, pick, round_keys
 
 DRAWS = 4000
 
 
 class LawBrokenError(AssertionError):
-    """A strategy broke a law or does not do what it declares; the message says which, and on which inputs."""
+    """A strategy breaks a law or a claim of its own; the message names it and the inputs."""
 
 
-class World(NamedTuple):
-    """What happens around the strategy in one round."""
+class Scenario(NamedTuple):
+    """The inputs of one round: the clients, what they answer to a poll, and their losses in training."""
 
     clients: Clients
     answers: Float[Array, " K"]
@@ -29,68 +29,68 @@ class World(NamedTuple):
         return f"size={size}, available={np.flatnonzero(available)}, losses={np.asarray(self.answers)}"
 
 
-class Round(NamedTuple):
-    """What came of a round: the state after it, the candidates and the seats."""
+class PlayedRound(NamedTuple):
+    """The outcome of a round: the state after it, the candidates and the seats."""
 
     state: Any
     candidates: Bool[Array, " K"]
     selection: Selection
 
 
-def play(selector: Any, seed: Any, t: Any, state: Any, world: World) -> Round:
-    """One round of the protocol in this world."""
+def play(selector: Selector[Any], seed: Any, t: Any, state: Any, scenario: Scenario) -> PlayedRound:
+    """Play round t of the protocol on these inputs."""
     keys = round_keys(seed, t)
-    candidates, _, selection = pick(selector, keys, state, world.clients, lambda key, asked: world.answers)
-    report = Report(jnp.where(selection.weights > 0, world.training[selection.clients], jnp.nan))
-    return Round(selector.observe(state, selection, report), candidates, selection)
+    candidates, _, selection = pick(selector, keys, state, scenario.clients, lambda key, asked: scenario.answers)
+    report = Report(jnp.where(selection.weights > 0, scenario.training[selection.clients], jnp.nan))
+    return PlayedRound(selector.observe(state, selection, report), candidates, selection)
 
 
 class Trial:
-    """A strategy, a federation of K clients with unequal sizes, and rounds in which some are away and some silent."""
+    """A strategy with a federation of K clients of unequal sizes, and the inputs of eight rounds."""
 
-    def __init__(self, selector: Any, K: int, seed: int) -> None:
+    def __init__(self, selector: Selector[Any], K: int, seed: int) -> None:
         self.selector, self.K, self.seed = selector, K, seed
         self.m = K if selector.m is None else selector.m
         self.size = np.arange(1, K + 1, dtype=np.int32) ** 2
-        self.rounds = list(self._rounds(8))
+        self.scenarios = list(self._scenarios(8))
 
-    def _rounds(self, number: int) -> Iterator[World]:
+    def _scenarios(self, number: int) -> Iterator[Scenario]:
         rng = np.random.default_rng(self.seed)
         for t in range(number):
             available = rng.permutation(self.K) < (self.K if t % 2 else max(self.K // 2, 1))
             answers = rng.normal(size=self.K)
             answers[rng.permutation(self.K)[: self.K // 4]] = np.nan
             training = np.where(rng.random(self.K) < 0.2, np.nan, rng.normal(size=self.K))
-            yield self.world(available=available, answers=answers, training=training)
+            yield self.scenario(available=available, answers=answers, training=training)
 
-    def world(self, available: Any = True, answers: Any = 0.0, training: Any = 0.0, size: Any = None) -> World:
-        """A world of this trial's federation; single values hold for every client."""
+    def scenario(self, available: Any = True, answers: Any = 0.0, training: Any = 0.0, size: Any = None) -> Scenario:
+        """Inputs of a round of this federation; a single value is that of every client."""
         clients = Clients(
             jnp.asarray(self.size if size is None else size, jnp.int32),
             jnp.broadcast_to(jnp.asarray(available), self.K),
         )
         answers, training = (jnp.broadcast_to(jnp.asarray(x, jnp.float32), self.K) for x in (answers, training))
-        return World(check_clients(self.selector, clients), answers, training)
+        return Scenario(check_clients(self.selector, clients), answers, training)
 
-    def loop(self, one_round: Callable[..., Round]) -> list[Round]:
-        """The rounds of this trial, one after the other, in a plain Python loop."""
-        state, played = self.selector.init(self.K), []
-        for t, world in enumerate(self.rounds):
-            played.append(one_round(self.selector, self.seed, t, state, world))
-            state = played[-1].state
-        return played
+    def loop(self, one_round: Callable[..., PlayedRound]) -> list[PlayedRound]:
+        """All eight rounds, in a Python loop."""
+        state, rounds = self.selector.init(self.K), []
+        for t, scenario in enumerate(self.scenarios):
+            rounds.append(one_round(self.selector, self.seed, t, state, scenario))
+            state = rounds[-1].state
+        return rounds
 
     @property
     def states(self) -> list[Any]:
-        """Memories to start from: none, and that of all the rounds."""
+        """States to start from: the initial one, and that after all rounds."""
         return [self.selector.init(self.K), self.loop(jax.jit(play))[-1].state]
 
-    def draws(self, world: World, state: Any) -> Round:
-        """Many rounds from the same state, each with its own keys."""
+    def draws(self, scenario: Scenario, state: Any) -> PlayedRound:
+        """4,000 rounds from the same state and inputs, each with its own keys."""
         many = jax.jit(jax.vmap(play, in_axes=(None, None, 0, None, None)))
         times = jnp.arange(DRAWS, dtype=jnp.int32)
-        drawn: Round = jax.tree.map(_numbers, many(self.selector, self.seed, times, state, world))
-        return drawn
+        rounds: PlayedRound = jax.tree.map(_numbers, many(self.selector, self.seed, times, state, scenario))
+        return rounds
 
 
 def same(one: Any, other: Any) -> bool:
@@ -102,7 +102,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def need(holds: Any, rule: str, what: str) -> None:
-    """Raise unless it holds; ``rule`` says what was broken, ``what`` how and on which inputs."""
+    """Raise unless ``holds``: ``rule`` is the law or claim, ``what`` says how it is broken and on which inputs."""
     if not holds:
         raise LawBrokenError(f"{rule}: {what}")
 

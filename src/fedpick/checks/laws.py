@@ -1,4 +1,4 @@
-"""The eight laws of the protocol, each held against a trial."""
+"""The eight laws of the protocol, and a check for each."""
 
 import copy
 import dataclasses
@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fedpick.checks.harness import LawBrokenError, Round, Trial, World, need, play, same
-from fedpick.protocol import Clients, Report, round_keys
+from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same
+from fedpick.protocol import Clients, Report, Selector, round_keys
 
 LAWS = {
     1: "only observe makes state; propose and select can be called again and say the same",
@@ -28,41 +28,41 @@ LAWS = {
 
 
 def check_pure(trial: Trial) -> None:
-    """Ask twice; compare the answers and what was there before."""
+    """Call propose and select twice; they return the same and change nothing."""
     selector, state = trial.selector, trial.selector.init(trial.K)
-    for t, world in enumerate(trial.rounds[:3]):
+    for t, scenario in enumerate(trial.scenarios[:3]):
         before = copy.deepcopy((selector, state))
         keys = round_keys(trial.seed, t)
-        twice = [selector.propose(keys.propose, state, world.clients) for _ in range(2)]
-        _need(same(*twice), 1, f"propose said {twice[0]}, then {twice[1]}, on {world}")
-        losses = jnp.where(twice[0] & (selector.poll != "none"), world.answers, jnp.nan)
-        picks = [selector.select(keys.select, state, world.clients, twice[0], losses) for _ in range(2)]
-        _need(same(*picks), 1, f"select said {picks[0]}, then {picks[1]}, on {world}")
+        twice = [selector.propose(keys.propose, state, scenario.clients) for _ in range(2)]
+        _need(same(*twice), 1, f"propose returned {twice[0]}, then {twice[1]}, on {scenario}")
+        losses = jnp.where(twice[0] & (selector.poll != "none"), scenario.answers, jnp.nan)
+        picks = [selector.select(keys.select, state, scenario.clients, twice[0], losses) for _ in range(2)]
+        _need(same(*picks), 1, f"select returned {picks[0]}, then {picks[1]}, on {scenario}")
         _need(same(before, (selector, state)), 1, f"propose or select changed {before} into {(selector, state)}")
-        report = Report(jnp.where(picks[0].weights > 0, world.training[picks[0].clients], jnp.nan))
+        report = Report(jnp.where(picks[0].weights > 0, scenario.training[picks[0].clients], jnp.nan))
         state = selector.observe(state, picks[0], report)
 
 
 def check_available(trial: Trial) -> None:
-    """Look whether seats go to candidates, and candidates are there."""
-    for world, (_, candidates, selection) in zip(trial.rounds, trial.loop(jax.jit(play)), strict=True):
-        away = np.asarray(candidates & ~world.clients.available)
-        _need(not away.any(), 2, f"propose took clients {np.flatnonzero(away)}, who are away, on {world}")
+    """Seats go to candidates, and candidates are available."""
+    for scenario, (_, candidates, selection) in zip(trial.scenarios, trial.loop(jax.jit(play)), strict=True):
+        away = np.asarray(candidates & ~scenario.clients.available)
+        _need(not away.any(), 2, f"propose returned unavailable clients {np.flatnonzero(away)}, on {scenario}")
         seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
         known = (seated >= 0) & (seated < trial.K)
-        _need(known.all(), 2, f"select took clients {seated[~known]}, who do not exist, on {world}")
-        strangers = seated[~np.asarray(candidates & world.clients.available)[seated]]
-        _need(not len(strangers), 2, f"select took clients {strangers}, who are no candidates, on {world}")
+        _need(known.all(), 2, f"select returned clients {seated[~known]}, which do not exist, on {scenario}")
+        others = seated[~np.asarray(candidates & scenario.clients.available)[seated]]
+        _need(not len(others), 2, f"select returned clients {others}, which are not candidates, on {scenario}")
 
 
 def check_traceable(trial: Trial, static: tuple[str, ...]) -> None:
-    """Change each number; count compilations, and compare with a vmap."""
-    selector, world, traces = trial.selector, trial.rounds[1], 0
+    """Another value of a number compiles nothing, and a vmap over both values picks the same."""
+    selector, scenario, traces = trial.selector, trial.scenarios[1], 0
 
-    def fresh(selector: Any) -> Round:
+    def fresh(selector: Any) -> PlayedRound:
         nonlocal traces
         traces += 1
-        return play(selector, trial.seed, 0, selector.init(trial.K), world)
+        return play(selector, trial.seed, 0, selector.init(trial.K), scenario)
 
     jitted = jax.jit(fresh)
     try:
@@ -78,23 +78,25 @@ def check_traceable(trial: Trial, static: tuple[str, ...]) -> None:
             if jax.tree.map(jnp.shape, changed) != jax.tree.map(jnp.shape, plain):
                 continue
             what = f"{field.name} = {getattr(other, field.name)!r} after {getattr(selector, field.name)!r}"
-            _need(traces == 0, 3, f"{what} compiled the round again; register it as data, not as static")
+            _need(traces == 0, 3, f"{what} recompiled the round; make it a data field, not a static one")
             both = jax.vmap(fresh)(jax.tree.map(lambda *leaves: jnp.stack(leaves), selector, other))
             alone = jax.tree.map(lambda *leaves: jnp.stack(leaves), plain, changed)
-            _need(_same_picks(both, alone), 3, f"{what}: a vmap over both picks others than one by one")
+            _need(
+                _same_picks(both, alone), 3, f"{what}: a vmap over both values picks other clients than separate calls"
+            )
 
 
 def check_reproducible(trial: Trial) -> None:
-    """Play the rounds in four ways."""
-    worlds = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trial.rounds)
-    times = jnp.arange(len(trial.rounds), dtype=jnp.int32)
+    """A plain loop, jit, scan and vmap pick the same clients, and the keys matter."""
+    scenarios = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trial.scenarios)
+    times = jnp.arange(len(trial.scenarios), dtype=jnp.int32)
 
-    def scan(seed: Any) -> Round:
-        def body(state: Any, now: Any) -> tuple[Any, Round]:
-            played = play(trial.selector, seed, now[0], state, now[1])
-            return played.state, played
+    def scan(seed: Any) -> PlayedRound:
+        def body(state: Any, now: Any) -> tuple[Any, PlayedRound]:
+            after = play(trial.selector, seed, now[0], state, now[1])
+            return after.state, after
 
-        return jax.lax.scan(body, trial.selector.init(trial.K), (times, worlds))[1]
+        return jax.lax.scan(body, trial.selector.init(trial.K), (times, scenarios))[1]
 
     loop = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trial.loop(play))
     seeds = jnp.array([trial.seed, trial.seed + 1], jnp.int32)
@@ -104,94 +106,102 @@ def check_reproducible(trial: Trial) -> None:
         "vmap(scan)": jax.tree.map(lambda leaf: leaf[0], jax.jit(jax.vmap(scan))(seeds)),
     }
     draws = any(equation.primitive.name == "random_bits" for equation in _equations(jax.make_jaxpr(scan)(0).jaxpr))
-    _, candidates, selection = trial.draws(trial.world(), trial.selector.init(trial.K))
+    _, candidates, selection = trial.draws(trial.scenario(), trial.selector.init(trial.K))
     varied = (candidates != candidates[0]).any() or (selection.clients != selection.clients[0]).any()
     everybody = trial.m >= trial.K
-    _need(varied or everybody or not draws, 4, "it draws random numbers, but no key makes a difference")
+    _need(varied or everybody or not draws, 4, "it draws random numbers that do not depend on the keys")
     for name, run in runs.items():
         seats, others = loop.selection.clients, run.selection.clients
-        _need(_same_picks(loop, run), 4, f"the seats of each round in a plain loop: {seats}; in {name}: {others}")
+        _need(_same_picks(loop, run), 4, f"seats by round in a plain loop: {seats}; with {name}: {others}")
 
 
 def check_dtypes(trial: Trial) -> None:
-    """Play the rounds with x64 on and off, and count compilations."""
+    """One compilation for all rounds, pinned dtypes, and the same picks with x64."""
     traces = 0
 
-    def count(*arguments: Any) -> Round:
+    def count(*arguments: Any) -> PlayedRound:
         nonlocal traces
         traces += 1
         return play(*arguments)
 
-    played = trial.loop(jax.jit(count))
-    _need(traces == 1, 5, f"{len(trial.rounds)} rounds compiled {traces} times: does observe return the type it took?")
-    _, candidates, selection = played[-1]
+    rounds = trial.loop(jax.jit(count))
+    _need(
+        traces == 1,
+        5,
+        f"{len(trial.scenarios)} rounds compiled {traces} times: observe must return a state of the same types",
+    )
+    _, candidates, selection = rounds[-1]
     dtypes = [str(x.dtype) for x in (candidates, *selection)]
     _need(dtypes == ["bool", "int32", "float32"], 5, f"expected bool, int32 and float32, got {dtypes}")
     with jax.enable_x64(True):
         wide = trial.loop(jax.jit(play))
-    for t, (one, other) in enumerate(zip(played, wide, strict=True)):
+    for t, (one, other) in enumerate(zip(rounds, wide, strict=True)):
         same = _same_picks(one, other) and _dtypes(one) == _dtypes(other)
-        _need(same, 5, f"round {t} without x64: {one}; with x64: {other}, on {trial.rounds[t]}")
+        _need(same, 5, f"round {t} without x64: {one}; with x64: {other}, on {trial.scenarios[t]}")
 
 
 def check_silence(trial: Trial) -> None:
-    """Nobody there, nobody answering, half of them answering."""
+    """No seats when nobody is available, and none for silent candidates."""
     one_round = jax.jit(play)
     for state in trial.states:
         _check_silence_from(trial, one_round, state)
 
 
-def _check_silence_from(trial: Trial, one_round: Callable[..., Round], state: Any) -> None:
-    nobody = trial.world(available=False)
+def _check_silence_from(trial: Trial, one_round: Callable[..., PlayedRound], state: Any) -> None:
+    nobody = trial.scenario(available=False)
     candidates, selection = one_round(trial.selector, trial.seed, 0, state, nobody)[1:]
-    _need(not candidates.any(), 6, f"nobody is available, and the candidates are {np.flatnonzero(candidates)}")
-    _need(not selection.weights.any(), 6, f"nobody is available, and the weights are {selection.weights}")
+    _need(not candidates.any(), 6, f"nobody is available, but the candidates are {np.flatnonzero(candidates)}")
+    _need(not selection.weights.any(), 6, f"nobody is available, but the weights are {selection.weights}")
     if trial.selector.poll == "none":
         return
     for t in range(20):
         silent = np.random.default_rng(t).random(trial.K) < (0.5 if t else 2.0)
-        world = trial.world(answers=np.where(silent, np.nan, 1.0))
-        selection = one_round(trial.selector, trial.seed, t, state, world).selection
+        scenario = trial.scenario(answers=np.where(silent, np.nan, 1.0))
+        selection = one_round(trial.selector, trial.seed, t, state, scenario).selection
         seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
-        _need(not silent[seated].any(), 6, f"silent clients {seated[silent[seated]]} got seats, on {world}")
+        _need(not silent[seated].any(), 6, f"silent clients {seated[silent[seated]]} have seats, on {scenario}")
 
 
 def check_seats(trial: Trial) -> None:
-    """From one client present to all of them."""
+    """As many seats filled as there are available clients, from 1 to K, and weights that sum to 1."""
     one_round = jax.jit(play)
     for state, present in itertools.product(trial.states, range(1, trial.K + 1)):
         available = np.random.default_rng(present).permutation(trial.K) < present
-        world = trial.world(available=available)
-        clients, weights = map(np.asarray, one_round(trial.selector, trial.seed, present, state, world).selection)
+        scenario = trial.scenario(available=available)
+        clients, weights = map(np.asarray, one_round(trial.selector, trial.seed, present, state, scenario).selection)
         _need(weights.shape == (trial.m,), 7, f"expected {trial.m} seats, got weights of shape {weights.shape}")
-        _need(np.isfinite(weights).all() and (weights >= 0).all(), 7, f"the weights are {weights}, on {world}")
+        _need(np.isfinite(weights).all() and (weights >= 0).all(), 7, f"the weights are {weights}, on {scenario}")
         _need((clients[weights == 0] == -1).all(), 7, f"empty seats must have client -1, got {clients} with {weights}")
         filled, seats = int((weights > 0).sum()), min(trial.m, present)
-        _need(filled >= seats, 7, f"{present} are available, and {filled} of {trial.m} seats filled, on {world}")
+        _need(
+            filled >= seats,
+            7,
+            f"{present} clients are available, but {filled} of {trial.m} seats are filled, on {scenario}",
+        )
         if getattr(trial.selector, "weights_sum_to_1", True):
             total = weights.sum()
-            _need(abs(total - 1) < 1e-5, 7, f"the weights {weights} sum to {total}, on {world}")
+            _need(abs(total - 1) < 1e-5, 7, f"the weights {weights} sum to {total}, on {scenario}")
 
 
-def check_linear(selector: Any) -> None:
-    """Read the program for a million clients without running it."""
+def check_linear(selector: Selector[Any]) -> None:
+    """Trace the program for a million clients, without running it: no full sort, no large array."""
     K = max(2**20, 4096 * (selector.m or 1))
 
-    def one_round(numbers: Float[Array, " K"]) -> Round:
-        world = World(Clients(numbers, numbers > 0), numbers, numbers)
-        return play(selector, 0, 0, selector.init(K), world)
+    def one_round(numbers: Float[Array, " K"]) -> PlayedRound:
+        scenario = Scenario(Clients(numbers, numbers > 0), numbers, numbers)
+        return play(selector, 0, 0, selector.init(K), scenario)
 
     jaxpr = jax.make_jaxpr(one_round)(jax.ShapeDtypeStruct((K,), jnp.float32))  # type: ignore[no-untyped-call]
     for equation in _equations(jaxpr.jaxpr):
         size = max(math.prod(getattr(out.aval, "shape", ())) for out in equation.outvars) if equation.outvars else 0
         name = equation.primitive.name
         sorts = name == "sort" or (name == "top_k" and equation.params["k"] > K // 2)
-        _need(not sorts or size < K // 2, 8, f"with K={K} it sorts {size} numbers")
-        _need(size <= 8 * K, 8, f"with K={K} {name} makes an array of {size} numbers")
+        _need(not sorts or size < K // 2, 8, f"K={K}: it sorts {size} numbers")
+        _need(size <= 8 * K, 8, f"K={K}: {name} makes an array of {size} numbers")
 
 
-def _others(selector: Any, name: str) -> Iterator[Any]:
-    """The same strategy with another value of one number, where there is one that it accepts."""
+def _others(selector: Selector[Any], name: str) -> Iterator[Any]:
+    """The strategy with another value of one of its numbers, if it accepts one."""
     for other in _variants(getattr(selector, name)):
         try:
             yield dataclasses.replace(selector, **{name: other})
@@ -224,7 +234,7 @@ def _dtypes(tree: Any) -> list[str]:
     return [str(leaf.dtype) for leaf in jax.tree.leaves(tree)]
 
 
-def _same_picks(one: Round, other: Round) -> bool:
+def _same_picks(one: PlayedRound, other: PlayedRound) -> bool:
     chosen = same((one.candidates, one.selection.clients), (other.candidates, other.selection.clients))
     return chosen and bool(np.allclose(one.selection.weights, other.selection.weights, rtol=1e-6))
 

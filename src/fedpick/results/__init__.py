@@ -1,7 +1,7 @@
-"""What one does with the result of a simulation: ask, compare, plot, export, log."""
+"""Results of simulations: statistics, plots, exports, loggers."""
 
 from fedpick.results.loggers import MLflow, TensorBoard
 from fedpick.results.result import Result, concatenate
-from fedpick.results.stats import Interval, confidence, interval
+from fedpick.results.stats import Interval, Spread, confidence, interval
 
-__all__ = ["Interval", "MLflow", "Result", "TensorBoard", "concatenate", "confidence", "interval"]
+__all__ = ["Interval", "MLflow", "Result", "Spread", "TensorBoard", "concatenate", "confidence", "interval"]

@@ -1,24 +1,24 @@
-"""Packages that only some of this needs: imported when they are, and missed in one sentence."""
+"""Optional dependencies, imported on first use with a helpful error."""
 
 import importlib
 import importlib.util
 from typing import Any
 
 
-def installed(owner: str, package: str, extra: str) -> None:
-    """Raise unless the package is there to be imported, and say how to get it.
+def require_package(owner: str, package: str, *, extra: str) -> None:
+    """Raise unless the package is installed.
 
-    >>> installed("Result", "pandas", extra="frames")
+    >>> require_package("Result", "pandas", extra="frames")
     """
     if importlib.util.find_spec(package) is None:
         raise ModuleNotFoundError(f"{owner}: needs {package}; install it with pip install 'fedpick[{extra}]'")
 
 
-def imported(owner: str, package: str, extra: str) -> Any:
-    """The package.
+def import_package(owner: str, package: str, *, extra: str) -> Any:
+    """Import the package.
 
-    >>> imported("Result", "polars", extra="frames").__name__
+    >>> import_package("Result", "polars", extra="frames").__name__
     'polars'
     """
-    installed(owner, package, extra)
+    require_package(owner, package, extra=extra)
     return importlib.import_module(package)

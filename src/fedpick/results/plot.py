@@ -1,50 +1,30 @@
-"""A result as a picture: in a notebook, and for whoever asks."""
+"""Plotting of results: metrics by round as a chart."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from fedpick import report
-from fedpick.report import Chart, Row, curve, picture, table
-from fedpick.results.result import Result
-
-DEFAULT_METRICS = ("loss", "test_accuracy")
+from fedpick.metrics import Numbers
+from fedpick.report import Chart, Row, curve
 
 
-def chart(result: Result, metrics: tuple[str, ...] = DEFAULT_METRICS) -> Chart:
-    """Metrics by round, a curve with its spread over seeds for every value that was swept."""
+class Curve(NamedTuple):
+    """A metric by round: its values are [seeds, E]."""
+
+    metric: str
+    name: str
+    rounds: Numbers
+    values: Numbers
+
+
+def chart(title: str, curves: Iterable[Curve]) -> Chart:
+    """A panel for each metric; a curve is the mean over the seeds, with one standard deviation."""
     rows: list[Row] = []
-    for metric in metrics:
-        for name, part in _groups(result):
-            values = part.metric(metric)
-            known = np.isfinite(values).all(axis=0)
-            rows += (
-                curve(name, metric.replace("_", " "), part.evaluated[known], values[:, known]) if known.any() else []
-            )
-    title = f"{len(result.runs)} runs, {result.rounds} rounds"
-    text = f"{', '.join(metrics).replace('_', ' ')} by round: the mean over the seeds, with one standard deviation."
+    panels: dict[str, None] = {}
+    for metric, name, rounds, values in curves:
+        panel, finite = metric.replace("_", " "), np.isfinite(values).all(axis=0)
+        panels[panel] = None
+        rows += curve(name, panel, rounds[finite], values[:, finite]) if finite.any() else []
+    text = f"{', '.join(panels)} by round: the mean over the seeds, with one standard deviation."
     return Chart("result", "lines", title=title, text=text, x="round", y="", rows=tuple(rows))
-
-
-def to_altair(result: Result, metrics: tuple[str, ...]) -> Any:
-    """The same as an Altair chart."""
-    return report.to_altair(chart(result, metrics))
-
-
-def as_html(result: Result) -> str:
-    """Where the runs end, and the picture."""
-    rows = []
-    for name, part in _groups(result):
-        ends = [part.metric(metric)[:, -1] for metric in (*DEFAULT_METRICS, "worst_loss")]
-        rows.append([name, str(len(part.runs)), *(f"{end.mean():.4g}" for end in ends)])
-    columns = ("runs", "seeds", "loss", "test accuracy", "worst client's loss")
-    return table(f"after round {result.rounds}", columns, rows) + picture(chart(result), "svg").decode()
-
-
-def _groups(result: Result) -> list[tuple[str, Result]]:
-    """Runs that differ in the seed alone, with what they have in common."""
-    groups: dict[str, list[int]] = {}
-    for row, run in enumerate(result.runs):
-        name = ", ".join(f"{field} = {value}" for field, value in run.items() if field != "seed")
-        groups.setdefault(name or "all", []).append(row)
-    return [(name, result.rows(rows)) for name, rows in groups.items()]

@@ -1,25 +1,36 @@
-"""What a simulation found: arrays with one row per run, and the questions one asks of them."""
+"""`Result`: arrays with one row per run, and the questions that one asks of them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from fedpick.metrics import METRICS, Numbers, traffic
+from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, traffic
+from fedpick.report import Chart, picture, table, to_altair
+from fedpick.results.export import to_frame, write_csv, write_parquet
+from fedpick.results.plot import Curve, chart
 from fedpick.validation import one_of
+
+SHOWN = ("loss", "test_accuracy")  # unless other metrics are named
 
 
 @dataclass(frozen=True)
 class Result:
-    """R runs of T rounds with m seats, evaluated at E points.
+    """The result of R runs of T rounds with m seats, evaluated E times.
 
-    ``runs[r]`` names what run r was: its seed and the swept values. ``evaluated`` [E] are the rounds played before each
-    evaluation, the first being 0. ``metrics`` holds ``loss``, ``test_loss``, ``test_accuracy``, ``skew`` [R, E] and
-    ``client_loss``, ``client_accuracy`` [R, E, K]; ``records`` holds ``clients``, ``weights`` [R, T, m] and, by round,
-    ``train_loss``, ``polled``, ``trained``, ``returned``, ``poll_samples``, ``train_samples``, ``seconds`` [R, T].
-    ``finished`` is False where the simulation was interrupted or stopped at its target.
+    Args:
+        runs: The seed and the swept values of each run.
+        share: Each client's share of the data, [K].
+        model_bytes: The size of the model.
+        evaluated: The number of rounds played before each evaluation, [E]; the first is 0.
+        metrics: ``loss``, ``test_loss``, ``test_accuracy``, ``skew`` [R, E], and ``client_loss``, ``client_accuracy``
+            [R, E, K].
+        records: ``clients``, ``weights`` [R, T, m]; ``train_loss``, ``available``, ``polled``, ``trained``,
+            ``returned``, ``poll_samples``, ``train_samples``, ``seconds`` [R, T].
+        params: The final models, arrays [R, ...]; None where they were not kept.
+        finished: False where the simulation was interrupted or stopped at its target.
     """
 
     runs: list[dict[str, Any]]
@@ -61,7 +72,7 @@ class Result:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were played."""
+        """The number of rounds played."""
         return int(self.records["weights"].shape[1])
 
     def metric(self, name: str) -> Numbers:
@@ -69,13 +80,8 @@ class Result:
         one_of("Result", "metric", name, METRICS)
         if name in self.metrics:
             return self.metrics[name]
-        if name in ("mean_loss", "mean_accuracy"):
-            return np.asarray(self.metrics[f"client_{name[5:]}"].mean(axis=-1))
-        if name == "worst_loss":
-            return np.asarray(self.metrics["client_loss"].max(axis=-1))
-        if name == "worst_accuracy":
-            return np.asarray(self.metrics["client_accuracy"].min(axis=-1))
-        return np.asarray(self.metrics["client_loss"].var(axis=-1))
+        measured, function = OVER_CLIENTS[name]
+        return np.asarray(function(self.metrics[f"client_{measured}"], axis=-1))
 
     def rounds_to(self, metric: str, target: float) -> Numbers:
         """The first evaluated round at which each run reaches the target, [R]; inf where it never does.
@@ -98,12 +104,9 @@ class Result:
 
     @property
     def counts(self) -> Numbers:
-        """How many seats each client held that came back, [R, K]."""
-        clients = self.records["clients"]
-        counts = np.zeros((len(self.runs), len(self.share)), np.int64)
-        for run, chosen in enumerate(clients):
-            np.add.at(counts[run], chosen[chosen >= 0], 1)
-        return counts
+        """The number of seats of each client that came back, [R, K]."""
+        K = len(self.share)
+        return np.stack([np.bincount(seats[seats >= 0], minlength=K) for seats in self.records["clients"]])
 
     @property
     def costs(self) -> dict[str, Numbers]:
@@ -127,11 +130,21 @@ class Result:
 
     def rows(self, keep: list[int]) -> "Result":
         """These runs alone."""
-        part = {name: value[keep] for name, value in self.metrics.items()}
-        records = {name: value[keep] for name, value in self.records.items()}
-        params = jax.tree.map(lambda leaf: leaf[keep], self.params)
-        runs = [self.runs[r] for r in keep]
-        return Result(runs, self.share, self.model_bytes, self.evaluated, part, records, params, self.finished)
+        return replace(
+            self,
+            runs=[self.runs[r] for r in keep],
+            metrics={name: table[keep] for name, table in self.metrics.items()},
+            records={name: table[keep] for name, table in self.records.items()},
+            params=jax.tree.map(lambda leaf: leaf[keep], self.params),
+        )
+
+    def groups(self) -> dict[str, "Result"]:
+        """The runs that differ in the seed alone, by the values that they share, such as "d = 6"."""
+        groups: dict[str, list[int]] = {}
+        for row, run in enumerate(self.runs):
+            name = ", ".join(f"{field} = {value}" for field, value in run.items() if field != "seed")
+            groups.setdefault(name or "all", []).append(row)
+        return {name: self.rows(rows) for name, rows in groups.items()}
 
     def plot(self, *metrics: str) -> Any:
         """An Altair chart of metrics by round, such as ``plot("loss", "worst_loss")``; loss and accuracy unless named.
@@ -142,21 +155,55 @@ class Result:
         >>> result.plot("loss").to_dict()["title"]["text"]
         '1 runs, 2 rounds'
         """
-        from fedpick.results import plot
+        return to_altair(self._chart(metrics or SHOWN))
 
-        return plot.to_altair(self, metrics or plot.DEFAULT_METRICS)
+    def _chart(self, metrics: tuple[str, ...]) -> Chart:
+        curves = [
+            Curve(metric, name, part.evaluated, part.metric(metric))
+            for metric in metrics
+            for name, part in self.groups().items()
+        ]
+        return chart(f"{len(self.runs)} runs, {self.rounds} rounds", curves)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        from fedpick.results import plot
+        """Display in a notebook: the means over the seeds after the last round, and the plot."""
+        metrics = (*SHOWN, "worst_loss")
+        rows = [
+            [name, str(len(part.runs)), *(f"{part.metric(metric)[:, -1].mean():.4g}" for metric in metrics)]
+            for name, part in self.groups().items()
+        ]
+        columns = ("runs", "seeds", *(metric.replace("_", " ") for metric in metrics))
+        return table(f"after round {self.rounds}", columns, rows) + picture(self._chart(SHOWN), "svg").decode()
 
-        return plot.as_html(self)
+    def columns(self, by: str = "evaluation") -> dict[str, Numbers]:
+        """The table that is exported, as columns of one length: a row per run and evaluation, or per run and round.
+
+        The columns are the seed and the swept values, ``round``, and every metric; by round they are the costs,
+        train_loss, polled, trained and returned. An evaluation at round 5 comes after the row of round 5, the fifth.
+        A swept field with the name of another column becomes ``run.`` and its name.
+
+        Args:
+            by: "evaluation" or "round".
+        """
+        one_of("Result", "by", by, ("evaluation", "round"))
+        if by == "evaluation":
+            rounds, measured = self.evaluated, {name: self.metric(name) for name in METRICS}
+        else:
+            counted = {name: self.records[name] for name in ("train_loss", "polled", "trained", "returned")}
+            rounds, measured = np.arange(1, self.rounds + 1), self.costs | counted
+        columns = {"round": np.tile(rounds, len(self.runs))} | {name: x.ravel() for name, x in measured.items()}
+        named = {
+            f"run.{name}" if name in columns else name: np.repeat([run[name] for run in self.runs], len(rounds))
+            for name in self.runs[0]
+        }
+        return named | columns
 
     def to_frame(self, library: str = "pandas", by: str = "evaluation") -> Any:
-        """A frame of pandas or polars with one row per run and evaluation, or per run and round (``by="round"``).
+        """``columns`` as a frame.
 
-        Its columns are the seed and the swept values, ``round``, and every metric; by round they are the costs,
-        train_loss, polled, trained and returned. An evaluation at round 5 comes after the row of round 5, the fifth.
+        Args:
+            library: "pandas" or "polars".
+            by: "evaluation" or "round".
 
         >>> from fedpick import Rand
         >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
@@ -166,42 +213,31 @@ class Result:
         0     0      1         2
         1     0      2         2
         """
-        from fedpick.results import export
-
-        return export.frame(self, library, by)
+        return to_frame(self.columns(by), library)
 
     def to_csv(self, path: str | Path, by: str = "evaluation") -> None:
-        """Write the same table as text, with all digits, to a file that is replaced whole or not at all."""
-        from fedpick.results import export
-
-        export.write_csv(self, path, by)
+        """Write ``columns`` as text, with all digits; the file is replaced whole or not at all."""
+        write_csv(self.columns(by), path)
 
     def to_parquet(self, path: str | Path, by: str = "evaluation") -> None:
-        """Write the same table as Parquet."""
-        from fedpick.results import export
-
-        export.write_parquet(self, path, by)
+        """Write ``columns`` as Parquet."""
+        write_parquet(self.columns(by), path)
 
 
 def concatenate(results: list[Result]) -> Result:
-    """Results with the same rounds and evaluations as one, row below row.
+    """The runs of several results as one, row below row; ``share`` is the first one's.
 
-    Where data were drawn anew, ``share`` is the first one's.
+    Args:
+        results: Results with the same rounds and evaluations.
     """
     first = results[0]
     if any(one.rounds != first.rounds or not np.array_equal(one.evaluated, first.evaluated) for one in results):
         raise ValueError("concatenate: results must have the same rounds and evaluations, got different ones")
-
-    def together(parts: list[dict[str, Numbers]]) -> dict[str, Numbers]:
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-    return Result(
-        [run for one in results for run in one.runs],
-        first.share,
-        first.model_bytes,
-        first.evaluated,
-        together([one.metrics for one in results]),
-        together([one.records for one in results]),
-        None,
-        all(one.finished for one in results),
+    return replace(
+        first,
+        runs=[run for one in results for run in one.runs],
+        metrics={name: np.concatenate([one.metrics[name] for one in results]) for name in first.metrics},
+        records={name: np.concatenate([one.records[name] for one in results]) for name in first.records},
+        params=None,
+        finished=all(one.finished for one in results),
     )

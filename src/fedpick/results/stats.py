@@ -1,4 +1,4 @@
-"""How sure one can be of what a few seeds say: intervals for medians and for means."""
+"""Statistics over seeds: means, medians, standard deviations and confidence intervals."""
 
 from typing import Any, NamedTuple
 
@@ -6,8 +6,30 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 
+class Spread(NamedTuple):
+    """A mean over seeds and the standard deviation, NaN for a single seed.
+
+    >>> f"{Spread.of([1.0, 2.0, 3.0]):.1f}", f"{Spread.of([2.0]):.1f}"
+    ('2.0 ± 1.0', '2.0')
+    """
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, values: Any) -> "Spread":
+        """The mean and standard deviation of values, one per seed."""
+        numbers = np.asarray(values, float)
+        return cls(float(numbers.mean()), float(numbers.std(ddof=1)) if len(numbers) > 1 else float("nan"))
+
+    def __format__(self, form: str) -> str:
+        if np.isnan(self.mean):
+            return "-"
+        return f"{self.mean:{form}}" + ("" if np.isnan(self.deviation) else f" ± {self.deviation:{form}}")
+
+
 class Interval(NamedTuple):
-    """A mean over seeds and its interval; infinite where a single seed says nothing of the spread."""
+    """A mean over seeds and its confidence interval, infinite for a single seed."""
 
     mean: float
     low: float
@@ -22,24 +44,31 @@ class Interval(NamedTuple):
 
 
 def interval(values: Any, level: float = 0.95, least: float = 0.0) -> Interval:
-    """The mean of values over seeds with Student's interval; the standard deviation counts as ``least`` at the least.
+    """The mean over seeds with Student's confidence interval.
+
+    Args:
+        values: One value per seed.
+        level: The confidence level.
+        least: A lower bound for the standard deviation.
 
     >>> print(interval([1.0, 2.0, 3.0]))
     +2.0 [-0.5, +4.5]
     """
-    numbers = np.asarray(values, float)
-    mean = float(numbers.mean())
-    if len(numbers) < 2:
+    number, (mean, deviation) = len(values), Spread.of(values)
+    if number < 2:
         return Interval(mean, -np.inf, np.inf)
-    quantile = stats.t.ppf((1 + level) / 2, len(numbers) - 1)
-    half = float(quantile * max(numbers.std(ddof=1), least) / np.sqrt(len(numbers)))
+    half = float(stats.t.ppf((1 + level) / 2, number - 1) * max(deviation, least) / np.sqrt(number))
     return Interval(mean, mean - half, mean + half)
 
 
 def confidence(values: Any, level: float = 0.95, draws: int = 2000, seed: int = 0) -> tuple[float, float, float]:
-    """The median of values over seeds, and a bootstrap interval for it; inf counts as later than everything.
+    """The median over seeds and a bootstrap confidence interval; between a number and inf, the median is inf.
 
-    Between a number and inf it is inf.
+    Args:
+        values: One value per seed; inf where a target was not reached.
+        level: The confidence level.
+        draws: The number of bootstrap samples.
+        seed: The seed of the bootstrap.
 
     >>> confidence([3.0, 4.0, 5.0, 4.0, float("inf")])
     (4.0, 3.0, inf)
@@ -52,6 +81,6 @@ def confidence(values: Any, level: float = 0.95, draws: int = 2000, seed: int = 
 
 
 def _middle(ordered: Any) -> Any:
-    """The median of what is in order already."""
+    """The median of sorted values."""
     number = ordered.shape[-1]
     return (ordered[..., (number - 1) // 2] + ordered[..., number // 2]) / 2

@@ -1,5 +1,6 @@
-"""Losses of clients at a given model: of the candidates only (a poll), or of everybody (a metric)."""
+"""Losses of clients at a given model: of the candidates (a poll), or of all clients (an evaluation)."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,7 @@ EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
 
 
 class Evaluation(NamedTuple):
-    """How good a model is. ``skew`` is explained in ``fedpick.sim.round.evaluate``."""
+    """The metrics of a model; ``fedpick.sim.round.evaluate`` defines ``skew``."""
 
     loss: Float[Array, ""]
     client_loss: Float[Array, " K"]
@@ -33,8 +34,14 @@ class Evaluation(NamedTuple):
 def full_losses(federation: Federation, model: Model, params: Params, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
     """F_k(w), the mean over all local data, of the clients asked; NaN for the others.
 
-    The data of those asked are lined up in parts and taken in blocks, in a loop as long as they need: the cost grows
-    with the number of samples asked for, not with K.
+    Their data are evaluated in blocks of parts, in a loop whose length is traced: the cost grows with the number of
+    samples asked for, not with K.
+
+    Args:
+        federation: The clients and their data.
+        model: The model.
+        params: The global model's parameters w.
+        asked: The clients that are polled.
     """
     K, size = federation.num_clients, _part(federation)
     counts = jnp.where(asked, federation.count, 0)
@@ -66,7 +73,16 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
 def batch_losses(
     federation: Federation, model: Model, params: Params, asked: Bool[Array, " K"], b: int, key: PRNGKeyArray
 ) -> Float[Array, " K"]:
-    """The mean over one fresh mini-batch of min(b, D_k) samples of the clients asked; NaN for the others."""
+    """The mean over one fresh mini-batch of min(b, D_k) samples of the clients asked; NaN for the others.
+
+    Args:
+        federation: The clients and their data.
+        model: The model.
+        params: The global model's parameters w.
+        asked: The clients that are polled.
+        b: The size of the mini-batch.
+        key: The round's key for polls.
+    """
     K = federation.num_clients
     rank = _so_far(asked.astype(jnp.int32))
 
@@ -88,8 +104,24 @@ def batch_losses(
     return answers
 
 
+class Poll(NamedTuple):
+    """A kind of poll: the answers of the clients asked, and the number of samples that each evaluates for it."""
+
+    losses: Callable[[Federation, Model, Params, Bool[Array, " K"], int, PRNGKeyArray], Float[Array, " K"]]
+    samples: Callable[[Int[Array, " K"], int], Int[Array, " K"]]
+
+
+POLLS = {
+    "full": Poll(
+        lambda federation, model, params, asked, b, key: full_losses(federation, model, params, asked),
+        samples=lambda count, b: count,
+    ),
+    "batch": Poll(batch_losses, samples=lambda count, b: jnp.minimum(count, b)),
+}
+
+
 def everybody(federation: Federation, model: Model, params: Params) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-    """Loss and accuracy of every client over all its data."""
+    """The loss and accuracy of every client over all its data."""
     K, count, size, samples = federation.num_clients, federation.count, _part(federation), federation.y.shape[0]
     parts = -(-count // size)
     ends = _so_far(parts)
@@ -118,14 +150,14 @@ def everybody(federation: Federation, model: Model, params: Params) -> tuple[Flo
 
 
 def on_test_set(federation: Federation, model: Model, params: Params) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Mean loss and accuracy on the test set; NaN where there is none."""
+    """The mean loss and accuracy on the test set; NaN where there is none."""
     samples = federation.test_y.shape[0]
     if samples == 0:
         return jnp.float32(jnp.nan), jnp.float32(jnp.nan)
     number, size = _even(samples, EVALUATION_BLOCK)
 
     def block(first: Int[Array, ""]) -> tuple[Array, Array]:
-        start = jnp.minimum(first, samples - size)  # the last block overlaps, and counts what is new
+        start = jnp.minimum(first, samples - size)  # the last block overlaps; only its new samples count
         x = federation.prepare(lax.dynamic_slice_in_dim(federation.test_x, start, size))
         losses, right = _outcomes(model, params, x, lax.dynamic_slice_in_dim(federation.test_y, start, size))
         new = start + jnp.arange(size, dtype=jnp.int32) >= first
@@ -136,21 +168,20 @@ def on_test_set(federation: Federation, model: Model, params: Params) -> tuple[F
 
 
 def _outcomes(model: Model, params: Params, x: Array, y: Array) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Loss by sample, and 1 where the label is right."""
-    found: tuple[Array, Array] = barrier(
-        (model.losses(params, x, y, None), (model.predict(params, x) == y).astype(jnp.float32))
-    )
-    return found
+    """The loss of each sample, and 1 where its label is predicted."""
+    losses, right = model.losses(params, x, y, None), (model.predict(params, x) == y).astype(jnp.float32)
+    outcomes: tuple[Array, Array] = barrier((losses, right))
+    return outcomes
 
 
 def _even(number: int, at_once: int) -> tuple[int, int]:
-    """How many blocks of about ``at_once``, and how large, so that the last one is nearly full."""
+    """The number and size of blocks of about ``at_once``, such that the last one is nearly full."""
     blocks = -(-number // max(1, at_once))
     return blocks, -(-number // blocks)
 
 
 def _part(federation: Federation) -> int:
-    """How many samples of a client are added up at a time: a power of two, so few that little is left over."""
+    """The number of samples of a client that are summed at a time: a power of two, small against what it holds."""
     mean = federation.y.shape[0] // federation.num_clients
     exponent = mean.bit_length() - 1 if mean < 8 else max(3, (mean // 32).bit_length() - 1)
     return 1 << min(6, exponent)
@@ -159,33 +190,32 @@ def _part(federation: Federation) -> int:
 def _samples(
     federation: Federation, client: Int[Array, " n"], nth: Int[Array, " n"], size: int
 ) -> tuple[Int[Array, " n*size"], Bool[Array, "n size"]]:
-    """Where the samples of the nth part of each client are, and which of them are real and not beyond its last."""
+    """The indices of the samples in the nth part of each client, and which of them are not beyond its last."""
     place = (nth * size)[:, None] + jnp.arange(size, dtype=jnp.int32)[None, :]
     real = place < federation.count[client][:, None]
     return jnp.where(real, federation.start[client][:, None] + place, 0).reshape(-1), real
 
 
 def _so_far(x: Int[Array, " K"]) -> Int[Array, " K"]:
-    """Running totals. Few numbers go through a triangle, one pass where a cumulative sum is many on a GPU."""
+    """The cumulative sum; of few numbers by a table of all pairs, which on a GPU is one pass instead of many."""
     K = x.shape[0]
     if K > TRIANGLE:
         return jnp.cumsum(x, dtype=jnp.int32)
     order = jnp.arange(K, dtype=jnp.int32)
-    upto: Int[Array, " K"] = jnp.where(order[:, None] >= order[None, :], x[None, :], 0).sum(axis=1, dtype=jnp.int32)
-    return upto
+    total: Int[Array, " K"] = jnp.where(order[:, None] >= order[None, :], x[None, :], 0).sum(axis=1, dtype=jnp.int32)
+    return total
 
 
 def _holder(ends: Int[Array, " K"], place: Int[Array, " n"]) -> Int[Array, " n"]:
-    """Whose the places are on a line where client k's end before ends[k]; the last client's beyond the end."""
-    found = jnp.searchsorted(ends, place, side="right", method="scan_unrolled")
-    return jnp.minimum(found.astype(jnp.int32), ends.shape[0] - 1)
+    """The client at each place of a line on which client k's places end before ends[k]; the last one beyond it."""
+    client = jnp.searchsorted(ends, place, side="right", method="scan_unrolled")
+    return jnp.minimum(client.astype(jnp.int32), ends.shape[0] - 1)
 
 
 def _means(x: Float[Array, "n part"], real: Bool[Array, "n part"]) -> tuple[Float[Array, " n"], Int[Array, " n"]]:
-    """Means over the real entries of each row, as the first and the mean of the differences from it; and their number.
+    """Means over the real entries of each row, as the first plus the mean difference from it; and their number.
 
-    Where all losses are equal, as at a model of zeros, so are then their means. Otherwise rounding would rank clients
-    that are tied, and no lot would be drawn.
+    Equal losses, as at a model of zeros, then have equal means. Rounding would rank clients that are tied.
     """
     number = real.sum(axis=1, dtype=jnp.int32)
     first = _finite(x[:, 0])
@@ -194,5 +224,5 @@ def _means(x: Float[Array, "n part"], real: Bool[Array, "n part"]) -> tuple[Floa
 
 
 def _finite(x: Float[Array, " ..."]) -> Float[Array, " ..."]:
-    """0 where it is not finite: what differences are taken from."""
+    """The value, or 0 where it is not finite."""
     return jnp.where(jnp.isfinite(x), x, jnp.float32(0))

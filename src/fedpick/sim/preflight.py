@@ -1,4 +1,4 @@
-"""What `simulate` looks at before it starts, so that a mistake is one sentence, and what it says of a run after."""
+"""The checks of `simulate`: mistakes as one sentence before the first round, and warnings."""
 
 import warnings
 from typing import Any
@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpick.protocol import Clients, round_keys
+from fedpick.metrics import METRICS
+from fedpick.protocol import Clients, Selector, round_keys
 from fedpick.sim.availability import Availability, Failures
 from fedpick.sim.devices import Devices
 from fedpick.sim.federation import Federation
@@ -15,10 +16,25 @@ from fedpick.sim.local import Local
 from fedpick.sim.models import Model
 from fedpick.sim.round import Record
 from fedpick.sim.server import Server
+from fedpick.validation import require
 
 
-def resolve(data: Any, model: Any) -> tuple[Any, Any]:
-    """The federation that a description of data makes, and the model that a description makes for it."""
+def check_options(rounds: Any, every: Any, until: Any, watch: Any) -> int:
+    """Check the options of `simulate`; the number of rounds between evaluations."""
+    require("simulate", "rounds", rounds, "at least 1", lambda n: n >= 1, whole=True)
+    every = max(1, rounds // 50) if every is None else every
+    require("simulate", "every", every, "at least 1", lambda n: n >= 1, whole=True)
+    if until is not None and not (
+        isinstance(until, tuple) and len(until) == 2 and until[0] in METRICS and is_number(until[1])
+    ):
+        raise ValueError(f"simulate: until must be a pair of one of {', '.join(METRICS)} and a number, got {until!r}")
+    if watch is not None and not callable(watch):
+        raise ValueError(f"simulate: watch must be something to call with a Result, got {watch!r}")
+    return int(every)
+
+
+def resolve(data: Any, model: Any) -> tuple[Federation, Model]:
+    """The federation and the model, built where they are descriptions."""
     federation = data.federation() if not isinstance(data, type) and hasattr(data, "federation") else data
     if isinstance(federation, Federation) and not isinstance(model, type) and hasattr(model, "build"):
         return federation, model.build(federation)
@@ -28,7 +44,7 @@ def resolve(data: Any, model: Any) -> tuple[Any, Any]:
 def check_kinds(
     federation: Any, model: Any, selector: Any, local: Any, server: Any, failures: Any, devices: Any
 ) -> None:
-    """Name the argument that is of another kind, and what a model must give, before JAX says it in its own words."""
+    """Check the types of the arguments, and the shapes and dtypes that the model gives."""
     expected = {
         "federation": (federation, Federation),
         "model": (model, Model),
@@ -57,7 +73,7 @@ def check_kinds(
             raise ValueError(f"simulate: model.{name} must give one number per sample {y.shape}, got shape {shape}")
 
 
-def check_selectors(federation: Federation, selector: Any, *worlds: Availability | Failures) -> None:
+def check_selectors(federation: Federation, selector: Selector[Any], *worlds: Availability | Failures) -> None:
     """Trace each swept selector once, so that a d above K is an error here and not clipped in the program.
 
     Args:
@@ -76,7 +92,7 @@ def check_selectors(federation: Federation, selector: Any, *worlds: Availability
 
 
 def check_first_losses(client_loss: Any) -> None:
-    """A loss that is not finite before the first round is a model that does not fit the data."""
+    """Raise where an initial loss is not finite: the model does not fit the data."""
     bad = np.flatnonzero(~np.isfinite(client_loss).all(axis=0))
     if len(bad):
         why = "does the model have an output for every label?"
@@ -85,16 +101,16 @@ def check_first_losses(client_loss: Any) -> None:
         )
 
 
-def notice_small_clients(federation: Federation, local: Local) -> None:
-    """Say that b is more than some clients hold."""
+def warn_of_small_clients(federation: Federation, local: Local) -> None:
+    """Warn where b is more than some clients hold."""
     small = int((np.asarray(federation.count) < local.b).sum())
     if small and local.batches == "distinct" and local.b > 1:
         which = f"{small} of {federation.num_clients} clients"
         warnings.warn(f"simulate: b={local.b} is more than {which} hold; they use all they have", stacklevel=3)
 
 
-def notice_few_available(selector: Any, records: Record) -> None:
-    """Say that d was more than were there."""
+def warn_of_few_available(selector: Any, records: Record) -> None:
+    """Warn where d was more than the number of available clients."""
     d = getattr(selector, "d", None)
     if isinstance(d, int) and records.available.size and records.available.min() < d:
         share = float((records.available < d).mean())
@@ -103,5 +119,5 @@ def notice_few_available(selector: Any, records: Record) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a plain number, and not True or False."""
+    """Whether it is a plain number (True and False are not)."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)

@@ -1,5 +1,6 @@
 """One round of federated averaging with any selector, and many rounds as one program."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,27 +9,28 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from fedpick.protocol import Clients, Report, init_key, pick, round_keys, seat_key
+from fedpick.protocol import Clients, Report, Selector, init_key, pick, round_keys, seat_key
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Failures
 from fedpick.sim.devices import Devices
-from fedpick.sim.evaluation import Evaluation, batch_losses, everybody, full_losses, on_test_set
+from fedpick.sim.evaluation import POLLS, Evaluation, everybody, on_test_set
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local, train
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.server import Server
 
-Varied = tuple[Any, Local, Server]  # selector, local, server: what may differ from run to run
-World = tuple[Federation, Availability, Failures, Devices]  # what all runs share
-
 
 @pytree
 class Setup:
-    """Everything that a run is made of but its seed."""
+    """Everything that decides a run, except its seed.
+
+    A setup of many runs has an array with one entry per run for each number of the selector, of ``local`` or of
+    ``server`` that differs between them. All else is shared.
+    """
 
     federation: Federation
     model: Model = static()
-    selector: Any
+    selector: Selector[Any]
     local: Local
     server: Server = Server()
     availability: Availability = Always()
@@ -36,16 +38,27 @@ class Setup:
     devices: Devices = Devices()
     unroll: int = static(default=1)
 
-    @classmethod
-    def of(cls, model: Model, world: World, varied: Varied, unroll: int = 1) -> "Setup":
-        """One run's setup from what all runs share and what is its own."""
-        federation, availability, failures, devices = world
-        return cls(federation, model, *varied, availability, failures, devices, unroll)
+    def map_own(self, function: Callable[[Any], Any]) -> "Setup":
+        """Apply a function to every number that may differ between runs."""
+        selector, local, server = jax.tree.map(function, (self.selector, self.local, self.server))
+        return dataclasses.replace(self, selector=selector, local=local, server=server)
+
+    def rows(self, runs: int | slice) -> "Setup":
+        """The setup of one run or of some of the runs."""
+        return self.map_own(lambda leaf: leaf[runs] if jnp.ndim(leaf) else leaf)
+
+    def axes(self) -> "Setup":
+        """The axis of the runs in each leaf for ``jax.vmap``, None where it is shared.
+
+        What all runs share stays a single number: a copy for each would be read at every step.
+        """
+        own = self.map_own(lambda leaf: 0 if jnp.ndim(leaf) else None)
+        shared: Setup = jax.tree.map(lambda leaf: None, self)
+        return dataclasses.replace(shared, selector=own.selector, local=own.local, server=own.server)
 
 
 class Progress(NamedTuple):
-    """Where a run stands between two rounds: all that the next round needs, and the weights of the seats that each
-    client has had since the last evaluation."""
+    """The state of a run between two rounds; ``chosen`` sums the weights of each client since the last evaluation."""
 
     params: Params
     selector: Any
@@ -73,7 +86,7 @@ class Record(NamedTuple):
 
 
 def first_model(model: Model, seed: Any) -> Params:
-    """What a run's training starts from."""
+    """The initial model of a run."""
     return model.init(init_key(seed))
 
 
@@ -88,7 +101,12 @@ def one_round(
 ) -> tuple[Progress, Record]:
     """World, propose, poll, select, train, average, observe: the paper's equation (2) for any selector.
 
-    With ``inspect`` the seats train one after the other in plain Python, and it sees each of them: for debugging.
+    Args:
+        setup: A single run's setup.
+        seed: The run's seed.
+        progress: The state before the round.
+        t: The round, from 0.
+        inspect: Trains the seats instead of ``jax.vmap``, one by one in plain Python; for debugging.
     """
     federation, selector, local = setup.federation, setup.selector, setup.local
     K, count = federation.num_clients, federation.count
@@ -97,21 +115,20 @@ def one_round(
     clients = Clients(federation.size, setup.availability(here, t, K))
 
     def poll(key: PRNGKeyArray, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
-        if selector.poll == "full":
-            return full_losses(federation, setup.model, progress.params, asked)
-        return batch_losses(federation, setup.model, progress.params, asked, local.b, key)
+        return POLLS[selector.poll].losses(federation, setup.model, progress.params, asked, local.b, key)
 
     candidates, _, selection = pick(selector, keys, progress.selector, clients, poll)
-    asked = candidates & (selector.poll != "none")
-    evaluated = jnp.minimum(count, local.b) if selector.poll == "batch" else count
+    asked = candidates & (selector.poll in POLLS)
+    evaluated = POLLS[selector.poll].samples(count, local.b) if selector.poll in POLLS else count
 
     filled, seated = selection.weights > 0, jnp.maximum(selection.clients, 0)
     seats = jnp.arange(seated.shape[0], dtype=jnp.int32)
 
     def one_seat(seat: Int[Array, ""], client: Int[Array, ""]) -> tuple[Params, Float[Array, ""]]:
         key = seat_key(keys.train, seat, client)
-        now = jnp.asarray(t, jnp.int32)
-        return train(federation, setup.model, local, progress.params, client, key, now, setup.unroll)
+        return train(
+            federation, setup.model, local, progress.params, client, key, jnp.asarray(t, jnp.int32), setup.unroll
+        )
 
     models, train_losses = jax.vmap(one_seat)(seats, seated) if inspect is None else inspect(one_seat, selection)
 
@@ -149,7 +166,7 @@ def one_round(
 
 
 def evaluate(setup: Setup, progress: Progress) -> Evaluation:
-    """The metrics at this model.
+    """The metrics of the current model.
 
     ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
     F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
@@ -160,8 +177,8 @@ def evaluate(setup: Setup, progress: Progress) -> Evaluation:
     test_loss, test_accuracy = on_test_set(federation, model, progress.params)
     loss = jnp.sum(federation.share * client_loss)
     gap = client_loss - model.lowest
-    drawn = progress.chosen / progress.chosen.sum()
-    skew = jnp.sum(drawn * gap) / jnp.sum(federation.share * gap)
+    chosen = progress.chosen / progress.chosen.sum()
+    skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
     return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
 
 
@@ -202,7 +219,7 @@ def _before(stop: Any, t: Any, act: Callable[[Any], tuple[Any, Any]], progress: 
 
 
 def _rescaled(weights: Float[Array, " m"], back: Bool[Array, " m"]) -> Float[Array, " m"]:
-    """The weights of those who came back, scaled up to the total that was meant."""
+    """The weights of the seats that came back, scaled up to the total of all."""
     left = jnp.where(back, weights, jnp.float32(0))
     total = left.sum()
     return left * jnp.where(total > 0, weights.sum() / jnp.where(total > 0, total, 1), jnp.float32(1))

@@ -1,4 +1,4 @@
-"""The paper's theory: selection skew, heterogeneity and the three convergence bounds, as functions."""
+"""The paper's theory: selection skew, heterogeneity and the three convergence bounds."""
 
 from fedpick.theory.averaging import Trajectory, fedavg_trajectory, skews_along
 from fedpick.theory.bounds import (
@@ -9,11 +9,19 @@ from fedpick.theory.bounds import (
     decaying_bound,
     decaying_step,
     fixed_bound,
+    solution_bias,
 )
-from fedpick.theory.problem import Problem, curvature, logistic_problem, noise, numerical_problem, quadratic_problem
+from fedpick.theory.curvature import curvature, noise
+from fedpick.theory.examples import (
+    federation_problem,
+    highest_loss_gap,
+    random_logistic,
+    two_client_gap,
+    two_clients,
+)
+from fedpick.theory.problem import Problem, logistic_problem, numerical_problem, quadratic_problem
 from fedpick.theory.selection_probability import Seats, expected_seats
 from fedpick.theory.skew import Skew, Skews, grid, mean_weights, random_points, skew, skew_trace, skews
-from fedpick.theory.two_clients import highest_loss_gap, two_client_gap, two_clients
 
 __all__ = [
     "Bound",
@@ -30,6 +38,7 @@ __all__ = [
     "decaying_step",
     "expected_seats",
     "fedavg_trajectory",
+    "federation_problem",
     "fixed_bound",
     "grid",
     "highest_loss_gap",
@@ -38,11 +47,13 @@ __all__ = [
     "noise",
     "numerical_problem",
     "quadratic_problem",
+    "random_logistic",
     "random_points",
     "skew",
     "skew_trace",
     "skews",
     "skews_along",
+    "solution_bias",
     "two_client_gap",
     "two_clients",
 ]

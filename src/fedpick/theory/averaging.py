@@ -1,4 +1,4 @@
-"""Federated averaging to the letter of the theorems: a step per local iteration, and gradients with a known noise."""
+"""Federated averaging as in the theorems: a step size per local iteration, and gradients of known noise."""
 
 import functools
 from collections.abc import Callable
@@ -7,46 +7,53 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from fedpick.protocol import Clients, Report, pick, round_keys, seat_key
+from fedpick.protocol import Clients, Report, Selector, pick, round_keys, seat_key
 from fedpick.theory.problem import Problem
-from fedpick.theory.selection_probability import known_law
+from fedpick.theory.selection_probability import exact_law
 from fedpick.theory.skew import Skews, mean_weights
 from fedpick.validation import natural, require
 
-Numbers = np.ndarray[Any, Any]
-
 
 class Trajectory(NamedTuple):
-    """Where R runs of T rounds went.
+    """The models of R runs of T rounds.
 
-    ``iterations`` [T+1] are the local iterations so far, ``w`` [R, T+1, v] the global models, ``between`` [R, T, tau,
-    v] the averages of the seats' models before each of the round's steps, ``G`` the root of the largest mean square of
-    a gradient that a seat took.
+    ``iterations`` [T+1] counts the local iterations so far; ``w`` [R, T+1, v] are the global models; ``between`` [R, T,
+    tau, v] the averages of the seats' models before each step of a round; ``G`` is the root of the largest mean square
+    of a gradient.
     """
 
-    iterations: Numbers
-    w: Numbers
-    between: Numbers
+    iterations: NDArray[Any]
+    w: NDArray[Any]
+    between: NDArray[Any]
     G: float
 
 
 def fedavg_trajectory(
     problem: Problem,
-    selector: Any,
-    step: Callable[[Any], Any],
+    selector: Selector[Any],
+    step: Callable[[NDArray[Any]], ArrayLike],
     *,
     tau: int,
     rounds: int,
-    start: Any,
+    start: ArrayLike,
     sigma: float = 0.0,
     runs: int = 1,
     seed: int = 0,
 ) -> Trajectory:
-    """Play federated averaging on the problem: ``step(t)`` is the step size of local iteration t.
+    """Federated averaging on a problem, in float32 as in the simulator.
 
-    Each gradient is that of F_k plus normal noise of variance sigma^2 in all. ``step`` takes an array of iterations.
-    The arithmetic is float32, as in the simulator.
+    Args:
+        problem: The problem.
+        selector: The strategy.
+        step: The step sizes ``step(t)`` of an array t of local iterations.
+        tau: Local iterations per round.
+        rounds: Rounds T.
+        start: The first model [v].
+        sigma: Each gradient is that of F_k plus normal noise of total variance sigma^2.
+        runs: Number of runs R.
+        seed: Seed of the first run.
 
     >>> from fedpick import Rand
     >>> from fedpick.theory import quadratic_problem
@@ -55,29 +62,36 @@ def fedavg_trajectory(
     >>> path.w.shape, bool(problem.excess(path.w[0, -1]) < 1)
     ((1, 51, 1), True)
     """
-    natural("averaged", "tau", tau)
-    natural("averaged", "rounds", rounds)
-    natural("averaged", "runs", runs)
-    require("averaged", "sigma", sigma, "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
+    natural("fedavg_trajectory", "tau", tau)
+    natural("fedavg_trajectory", "rounds", rounds)
+    natural("fedavg_trajectory", "runs", runs)
+    require("fedavg_trajectory", "sigma", sigma, "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
     if not callable(step):
-        raise ValueError(f"averaged: step must be a function of the iterations t, got {step!r}")
+        raise ValueError(f"fedavg_trajectory: step must be a function of the iterations t, got {step!r}")
     t = np.arange(tau * rounds, dtype=float)
     sizes = np.broadcast_to(np.asarray(step(t), float), t.shape).reshape(rounds, tau)
     if np.shape(start) != problem.optimum.shape:
-        raise ValueError(f"averaged: start must have shape {problem.optimum.shape}, got shape {np.shape(start)}")
+        raise ValueError(
+            f"fedavg_trajectory: start must have shape {problem.optimum.shape}, got shape {np.shape(start)}"
+        )
     first, seeds = jnp.asarray(start, jnp.float32), jnp.arange(seed, seed + runs, dtype=jnp.int32)
     share, eta = (jnp.asarray(x, jnp.float32) for x in (problem.share, sizes))
     data = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, problem.data)
-    w, between, square = _play(problem.formula, data, selector, share, eta, first, seeds, jnp.float32(sigma))
+    w, between, square = _simulate(problem.formula, data, selector, share, eta, first, seeds, jnp.float32(sigma))
     path = np.concatenate([np.broadcast_to(first, (runs, 1, len(first))), np.asarray(w)], axis=1)
     G = float(np.sqrt(np.asarray(square, float).max() + sigma**2))
     return Trajectory(tau * np.arange(rounds + 1), path, np.asarray(between), G)
 
 
-def skews_along(selector: Any, problem: Problem, path: Trajectory) -> Skews:
-    """rho_bar and rho_tilde over the models that the runs went through: what the proofs need, and no more.
+def skews_along(selector: Selector[Any], problem: Problem, trajectory: Trajectory) -> Skews:
+    """rho_bar and rho_tilde over the models of a trajectory, which is all that the proofs need.
 
     The proofs use rho(S(w), w') only for w at the start of a round and w' the average of the seats' models within it.
+
+    Args:
+        selector: A strategy without memory whose law is known exactly, such as rand and pow-d.
+        problem: The problem.
+        trajectory: Runs of this strategy on this problem.
 
     >>> from fedpick import Rand
     >>> from fedpick.theory import quadratic_problem
@@ -86,14 +100,14 @@ def skews_along(selector: Any, problem: Problem, path: Trajectory) -> Skews:
     >>> skews_along(Rand(m=1), problem, path).rho_bar
     1.0
     """
-    if known_law(selector, problem.share, "best") is None:
+    if exact_law(selector, problem.share, "best") is None:
         rule = "a strategy without memory whose law is known, such as rand and pow-d"
         raise ValueError(f"skews_along: selector must be {rule}, got {selector!r}")
-    runs, rounds, tau, v = path.between.shape
-    weight, how = mean_weights(selector, problem, path.w[:, :-1].reshape(-1, v))
-    gap = problem.values(path.between.reshape(-1, v)).reshape(runs * rounds, tau, -1) - problem.lowest
+    runs, rounds, tau, v = trajectory.between.shape
+    weight, _, how = mean_weights(selector, problem, trajectory.w[:, :-1].reshape(-1, v))
+    gap = problem.values(trajectory.between.reshape(-1, v)).reshape(runs * rounds, tau, -1) - problem.lowest
     whole = gap @ problem.share
-    there = whole > 1e-9 * whole.max()  # where all clients agree and a run has arrived, the skew is 0 / 0
+    there = whole > 1e-9 * whole.max()  # where all clients agree and a run has converged, the skew is 0 / 0
     low = np.einsum("nk,ntk->nt", weight, gap)[there] / whole[there]
     at_optimum = problem.values(problem.optimum) - problem.lowest
     high = weight @ at_optimum / (problem.share @ at_optimum) if problem.gamma > 0 else low.min()[None]
@@ -101,8 +115,10 @@ def skews_along(selector: Any, problem: Problem, path: Trajectory) -> Skews:
 
 
 @functools.partial(jax.jit, static_argnames=("formula",))
-def _play(formula: Any, data: Any, selector: Any, share: Any, eta: Any, start: Any, seeds: Any, sigma: Any) -> Any:
-    """Models [R, T, v] after each round and [R, T, tau, v] within it, and the largest square of a gradient [R]."""
+def _simulate(
+    formula: Any, data: Any, selector: Selector[Any], share: Any, eta: Any, start: Any, seeds: Any, sigma: Any
+) -> Any:
+    """Models [R, T, v] after each round and [R, T, tau, v] within it, and the largest squared gradient [R]."""
     v, clients = start.shape[0], Clients(share, jnp.ones(share.shape, bool))
 
     def one_round(seed: Any, carry: Any, now: Any) -> Any:
@@ -114,13 +130,13 @@ def _play(formula: Any, data: Any, selector: Any, share: Any, eta: Any, start: A
 
         def one_seat(seat: Any, client: Any) -> Any:
             key = seat_key(keys.train, seat, client)
-            drawn = sigma / v**0.5 * jax.random.normal(key, (sizes.shape[0], v), jnp.float32)
+            noise = sigma / v**0.5 * jax.random.normal(key, (sizes.shape[0], v), jnp.float32)
 
             def one_step(local: Any, step: Any) -> Any:
                 gradient = jax.grad(lambda w: formula(data, w)[client])(local)
                 return local - step[0] * (gradient + step[1]), (local, jnp.sum(gradient**2))
 
-            local, (before, square) = jax.lax.scan(one_step, w, (sizes, drawn))
+            local, (before, square) = jax.lax.scan(one_step, w, (sizes, noise))
             return local, before, square.max()
 
         seats = jnp.arange(seated.shape[0], dtype=jnp.int32)

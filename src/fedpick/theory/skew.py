@@ -1,19 +1,20 @@
-"""Selection skew: by how much more than its share a strategy picks the clients that are worse off.
+"""Selection skew: how much more often than by share a strategy selects the clients of higher loss.
 
 rho(S(pi, w), w') = E[mean over the seats of F_k(w') - F_k*] / sum p_k (F_k(w') - F_k*): w decides who is selected, w'
 is where they are looked at. It is 1 for an unbiased strategy. rho_bar is its minimum over w and w', rho_tilde its
 maximum over w at w' = w*.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from fedpick.protocol import Selector
 from fedpick.theory.problem import Problem
-from fedpick.theory.selection_probability import Method, expected_seats, played, weights_at
+from fedpick.theory.selection_probability import Method, Seats, expected_seats, monte_carlo_weights
 from fedpick.validation import natural, one_of, require
-
-Numbers = np.ndarray[Any, Any]
 
 
 class Skew(NamedTuple):
@@ -25,15 +26,25 @@ class Skew(NamedTuple):
 
 
 def skew(
-    selector: Any,
+    selector: Selector[Any],
     problem: Problem,
-    w: Any,
-    at: Any = None,
+    w: ArrayLike,
+    *,
+    at: ArrayLike | None = None,
     method: Method = "best",
     draws: int = 10_000,
     seed: int = 0,
 ) -> Skew:
-    """rho(S(selector, w), at), where ``at`` is w unless given; of a strategy that remembers, in its first round.
+    """rho(S(selector, w), w'); that of the first round for a strategy with memory.
+
+    Args:
+        selector: The strategy.
+        problem: The problem.
+        w: The model that decides who is selected [v].
+        at: w', the model at which the selected clients are evaluated; w by default.
+        method: See ``expected_seats``.
+        draws: Monte-Carlo rounds.
+        seed: Monte-Carlo seed.
 
     >>> from fedpick import PowerOfChoice, Rand
     >>> from fedpick.theory import quadratic_problem
@@ -46,19 +57,21 @@ def skew(
     losses, gap = problem.values(w), problem.values(w if at is None else at) - problem.lowest
     whole = problem.share @ gap
     require("skew", "F(w') - sum p_k F_k*", whole, "above 0", lambda x: x > 0)
-    seats = expected_seats(selector, problem.share, losses, method, draws, seed)
+    seats = expected_seats(selector, problem.share, losses, method=method, draws=draws, seed=seed)
     error = seats.error @ np.abs(gap) / whole
     if seats.method.startswith("Monte"):
-        # The seats of a draw go together: the spread is that of the draws, not of the clients one by one.
-        error = played(selector, problem.share, losses[None], draws, seed, gap / whole)[1][0]
+        # The seats of a draw are not independent: the error is that of the draws, not of each client.
+        error = monte_carlo_weights(selector, problem.share, losses[None], draws=draws, seed=seed, gap=gap / whole)[1][
+            0
+        ]
     return Skew(float(seats.weight @ gap / whole), float(error), seats.method)
 
 
 class Skews(NamedTuple):
-    """rho_bar and rho_tilde of a strategy, as far as a search found them.
+    """rho_bar and rho_tilde of a strategy, found by search.
 
-    The true minimum is at most ``rho_bar`` and the true maximum at least ``rho_tilde``: a search can miss. ``points``
-    says at how many w it looked, and ``method`` how the skew was computed at each.
+    The true minimum is at most ``rho_bar`` and the true maximum at least ``rho_tilde``. ``points`` is the number of w
+    that were evaluated, ``method`` how the skew was computed at each.
     """
 
     rho_bar: float
@@ -68,27 +81,35 @@ class Skews(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """rho_tilde / rho_bar, which is 1 where no bias stays."""
+        """rho_tilde / rho_bar, which is 1 where there is no bias."""
         return self.rho_tilde / self.rho_bar
 
 
 def skews(
-    selector: Any,
+    selector: Selector[Any],
     problem: Problem,
-    w: Any,
+    w: ArrayLike,
+    *,
     pairs: Literal["all", "same"] = "all",
     refine: int = 0,
     method: Method = "best",
     draws: int = 10_000,
     seed: int = 0,
 ) -> Skews:
-    """rho_bar = min over w, w' and rho_tilde = max over w at w*, by search over the points ``w`` [n, v].
+    """rho_bar = min over w, w' and rho_tilde = max over w at w*, by search.
 
-    With ``pairs="all"`` each w is combined with each w', as the definition has it; with ``"same"`` w' = w, which is
-    what training meets (w' is never more than tau steps away from w) and where rho_bar grows with d. From the
-    ``refine`` best points a random search goes on in smaller and smaller steps. ``grid`` and ``random_points`` give points;
-    w* is always one of them, so that rho_bar is at most rho_tilde. Where all clients agree (gamma = 0) the skew at w*
-    is 0 / 0 and no bias can stay: rho_tilde is then rho_bar.
+    Where all clients agree (gamma = 0) the skew at w* is 0 / 0 and there is no bias: rho_tilde is then rho_bar.
+
+    Args:
+        selector: The strategy.
+        problem: The problem.
+        w: Points [n, v], such as ``grid`` and ``random_points`` give; w* is added, so that rho_bar <= rho_tilde.
+        pairs: "all" combines each w with each w', as in the definition; "same" takes w' = w, as in training (w' is at
+            most tau steps away from w), where rho_bar grows with d.
+        refine: The number of best points from which a random search continues in smaller and smaller steps.
+        method: See ``expected_seats``.
+        draws: Monte-Carlo rounds.
+        seed: Seed of Monte-Carlo and of the random search.
 
     >>> from fedpick import Rand
     >>> from fedpick.theory import quadratic_problem
@@ -97,17 +118,20 @@ def skews(
     """
     require("skews", "refine", refine, "at least 0", lambda x: x >= 0, whole=True)
     one_of("skews", "pairs", pairs, ("all", "same"))
-    points = _points("skews", "w", w, problem)
-    agree = problem.gamma == 0  # at w* all gaps are 0 then, and no bias can stay
+    points = _check_points("skews", w, problem)
+    agree = problem.gamma == 0  # then all gaps at w* are 0
     points = points if agree else np.concatenate([problem.optimum[None], points])
     v, reach = points.shape[1], np.ptp(points, axis=0)
     gap_at_optimum = problem.values(problem.optimum[None]) - problem.lowest
 
-    def ratios(w: Numbers, at: Numbers) -> Numbers:
-        weight, gap = mean_weights(selector, problem, w, method, draws, seed)[0], problem.values(at) - problem.lowest
+    def seats_at(w: NDArray[Any]) -> Seats:
+        return mean_weights(selector, problem, w, method=method, draws=draws, seed=seed)
+
+    def ratios(w: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
+        weight, gap = seats_at(w).weight, problem.values(at) - problem.lowest
         return np.asarray((weight * gap).sum(axis=1) / (gap @ problem.share))
 
-    weight, how = mean_weights(selector, problem, points, method, draws, seed)
+    weight, _, how = seats_at(points)
     gap = problem.values(points) - problem.lowest
     whole = gap @ problem.share
     require("skews", "F(w) - sum p_k F_k*", whole, "above 0 at every point", lambda x: x > 0)
@@ -118,29 +142,55 @@ def skews(
         i, j = np.unravel_index(np.argsort(low, axis=None)[rank], low.shape)
         if pairs == "all":
             start, far = np.concatenate([points[i], points[j]]), np.concatenate([reach, reach])
-            value, tried = _search(lambda x: ratios(x[:, :v], x[:, v:]), start, far, seed)
+            value, evaluated = _search(lambda x: ratios(x[:, :v], x[:, v:]), start, far, seed)
         else:
-            value, tried = _search(lambda x: ratios(x, x), points[i], reach, seed)
-        rho_bar, number = min(rho_bar, value), number + tried
+            value, evaluated = _search(lambda x: ratios(x, x), points[i], reach, seed)
+        rho_bar, number = min(rho_bar, value), number + evaluated
         if agree:
             continue
         start = points[np.argsort(-high)[rank]]
-        value, tried = _search(lambda x: -ratios(x, np.broadcast_to(problem.optimum, x.shape)), start, reach, seed)
-        rho_tilde, number = max(rho_tilde, -value), number + tried
+        value, evaluated = _search(lambda x: -ratios(x, np.broadcast_to(problem.optimum, x.shape)), start, reach, seed)
+        rho_tilde, number = max(rho_tilde, -value), number + evaluated
     return Skews(rho_bar, rho_bar if agree else rho_tilde, number, how)
 
 
 def mean_weights(
-    selector: Any, problem: Problem, w: Any, method: Method = "best", draws: int = 10_000, seed: int = 0
-) -> tuple[Numbers, str]:
-    """The mean weight of each client at each of the points, [n, K], and how it was found."""
-    points = _points("mean_weights", "w", w, problem)
-    weight, _, how = weights_at(selector, problem.share, problem.values(points), method, draws, seed)
-    return weight, how
+    selector: Selector[Any],
+    problem: Problem,
+    w: ArrayLike,
+    *,
+    method: Method = "best",
+    draws: int = 10_000,
+    seed: int = 0,
+) -> Seats:
+    """The mean weight of each client at many models, [n, K].
+
+    Args:
+        selector: The strategy.
+        problem: The problem.
+        w: Models [n, v].
+        method: See ``expected_seats``.
+        draws: Monte-Carlo rounds.
+        seed: Monte-Carlo seed.
+
+    >>> from fedpick import Rand
+    >>> from fedpick.theory import two_clients
+    >>> mean_weights(Rand(m=1), two_clients(a=1.0, b=3.0), [[0.0], [1.0]]).weight
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
+    """
+    losses = problem.values(_check_points("mean_weights", w, problem))
+    return expected_seats(selector, problem.share, losses, method=method, draws=draws, seed=seed)
 
 
-def grid(low: float, high: float, per_axis: int, v: int) -> Numbers:
+def grid(low: float, high: float, *, per_axis: int, v: int) -> NDArray[Any]:
     """All points of a regular grid in v dimensions, [per_axis**v, v]: the paper's search.
+
+    Args:
+        low: Smallest coordinate.
+        high: Largest coordinate.
+        per_axis: Points along each axis.
+        v: Dimensions.
 
     >>> grid(-1, 1, per_axis=2, v=2).tolist()
     [[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]]
@@ -153,8 +203,14 @@ def grid(low: float, high: float, per_axis: int, v: int) -> Numbers:
     return np.stack(axes, axis=-1).reshape(-1, v)
 
 
-def random_points(problem: Problem, number: int, spread: float, seed: int = 0) -> Numbers:
-    """Points at random around w*, at distances up to ``spread`` of every order of magnitude down to a thousandth.
+def random_points(problem: Problem, number: int, spread: float, *, seed: int = 0) -> NDArray[Any]:
+    """Random points around w*, at distances of all orders of magnitude from a thousandth of ``spread`` to it.
+
+    Args:
+        problem: The problem.
+        number: Number of points.
+        spread: Largest distance.
+        seed: Random seed.
 
     >>> from fedpick.theory import quadratic_problem
     >>> random_points(quadratic_problem([0.5, 0.5], h=[1.0, 1.0], e=[[1.0], [-1.0]]), number=7, spread=10.0).shape
@@ -169,13 +225,15 @@ def random_points(problem: Problem, number: int, spread: float, seed: int = 0) -
     return np.asarray(problem.optimum + spread * 10 ** rng.uniform(-3, 0, (number, 1)) * direction)
 
 
-def skew_trace(result: Any) -> dict[str, Numbers]:
+def skew_trace(result: Any) -> dict[str, NDArray[Any]]:
     """The simulator's running estimate of rho during training, which the paper conjectures to fall.
 
-    From a ``Result``: ``round`` [E]; ``rho`` [R, E], the skew of the seats since the evaluation before, at the present
-    model; ``lowest`` [R, E], the lowest so far, an estimate of rho_bar along the way; ``relative`` [R, E], rho over its
-    first value, which falls below 1 where the conjecture holds. For F_k* stands the lowest value that the objective can
-    take, so all of them are estimates.
+    ``round`` [E]; ``rho`` [R, E], the skew of the seats since the last evaluation, at the current model; ``lowest``
+    [R, E], the lowest so far, an estimate of rho_bar; ``relative`` [R, E], rho over its first value, below 1 where the
+    conjecture holds. They are estimates because F_k* is replaced by the lowest possible value of the objective.
+
+    Args:
+        result: A ``fedpick.sim`` result of R runs with E evaluations.
 
     >>> from fedpick import Rand
     >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
@@ -189,25 +247,31 @@ def skew_trace(result: Any) -> dict[str, Numbers]:
     return {"round": rounds, "rho": rho, "lowest": lowest, "relative": rho / rho[:, :1]}
 
 
-def _search(value: Any, start: Numbers, reach: Numbers, seed: int, at_once: int = 64) -> tuple[float, int]:
-    """The lowest value that a random search from here finds, in steps from a quarter of the reach to a thousandth."""
+def _search(
+    value: Callable[[NDArray[Any]], NDArray[Any]],
+    start: NDArray[Any],
+    reach: NDArray[Any],
+    seed: int,
+    at_once: int = 64,
+) -> tuple[float, int]:
+    """The lowest value of a random search, in steps from a quarter of the reach to a thousandth; and its cost."""
     rng = np.random.default_rng(seed)
-    best, lowest, step, tried = start, float(value(start[None])[0]), 0.25, 1
+    best, lowest, step, evaluated = start, float(value(start[None])[0]), 0.25, 1
     while step > 1e-3:
         trial = best + step * (reach + 1e-9) * rng.normal(size=(at_once, len(start)))
-        found = value(trial)
-        tried += at_once
-        if found.min() < lowest:
-            best, lowest = trial[found.argmin()], float(found.min())
+        values = value(trial)
+        evaluated += at_once
+        if values.min() < lowest:
+            best, lowest = trial[values.argmin()], float(values.min())
         else:
             step /= 2
-    return lowest, tried
+    return lowest, evaluated
 
 
-def _points(owner: str, name: str, w: Any, problem: Problem) -> Numbers:
+def _check_points(owner: str, w: ArrayLike, problem: Problem) -> NDArray[Any]:
     points = np.asarray(w, float)
     v = len(problem.optimum)
     if points.ndim != 2 or points.shape[1] != v or len(points) == 0:
-        raise ValueError(f"{owner}: {name} must have shape (n, v) with v = {v}, got shape {points.shape}")
-    require(owner, name, points, "between -1e100 and 1e100", lambda x: np.abs(x) <= 1e100)
+        raise ValueError(f"{owner}: w must have shape (n, v) with v = {v}, got shape {points.shape}")
+    require(owner, "w", points, "between -1e100 and 1e100", lambda x: np.abs(x) <= 1e100)
     return points

@@ -1,10 +1,11 @@
-"""Runs played together: cut into bundles, one program each, that are dealt to the devices and cores at hand.
+"""Runs in bundles, one compiled program each, distributed over the devices and cores of this host.
 
 On a GPU a bundle is a batch of runs, as many as fit into its memory. On a CPU it is a single run, because a batch of
-small matrix products is no faster there than one after the other, and so many of them keep all cores busy; and what a
-run does then depends on no other run, bit for bit, however many there are and wherever they are played.
+small matrix products is no faster there than one after the other, and many bundles keep all cores busy. A run then
+depends on no other run, bit for bit, however many there are and wherever they are played.
 """
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
@@ -12,125 +13,128 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from fedpick.sim._engine.compilation import SplitPrograms, chunk_compiled, first_models, jitted, start
+from fedpick.sim._engine.compilation import SplitPrograms, compile_chunk, compile_start, first_models, jitted
 from fedpick.sim._engine.multihost import divide
+from fedpick.sim._engine.runner import Chunk, Runs, Schedule, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
-from fedpick.sim.models import Model
-from fedpick.sim.round import Progress, Record, Varied, World
+from fedpick.sim.round import Progress
 
 ON_CPU = 1  # runs in a bundle
 MUCH = 10**9  # samples times parameters: some milliseconds
+FEW_SEATS = 10  # of all runs of a bundle, in which kernels do little
+STRETCH = 5  # steps without a loop around them; more take less time, and long to compile
 
 
 class Bundle(NamedTuple):
-    """These runs, on this device."""
+    """Some of the runs, and the device they are on."""
 
     device: jax.Device
     runs: range
 
 
 class Bundles:
-    """The runs of this host, where they are and how far they have come.
+    """The compiled ``Runner``: the runs of this host in bundles, whose states stay on the devices."""
 
-    ``varied`` has an entry for each run in what differs between them, and a single number in what does not.
-    """
-
-    def __init__(self, model: Model, world: World, varied: Varied, seed: Any) -> None:
-        self.model, self.varied, self.seed = model, varied, np.asarray(seed)
-        devices = _devices()[: len(self.seed)]
-        self.world = {device: jax.device_put(world, device) for device in devices}
-        self.now: list[Any] = []  # of each bundle: its first models, and from then on its Progress
-        self.bundles = _deal(len(self.seed), devices, len(self.seed))
+    def __init__(self, runs: Runs) -> None:
+        self.runs, self.number = runs, len(runs.seeds)
+        devices = _devices()[: self.number]
+        self.setups = {device: jax.device_put(runs.setup, device) for device in devices}
+        self.progress: list[Any] = []  # of each bundle: its initial models, and from then on its Progress
+        self._divide(at_most=self.number)
 
     def begin(self) -> Evaluation:
-        """Start every run; how good the first models are, [R, ...]."""
-        for device, runs in self.bundles:
-            seed = jax.device_put(self.seed[runs.start : runs.stop], device)
-            self.now.append(jitted(first_models)(self.model, seed))
-        found: Evaluation = self._each(lambda *own: jitted(start).lower(*own).compile())
-        return found
+        self.progress = [jitted(first_models)(own.setup.model, own.seeds) for own in self.own]
+        first: Evaluation = self._run(self._compile(compile_start))
+        return first
 
-    def play(
-        self, first: int, stop: int | None, every: int, blocks: int, tick: Callable[[float], None]
-    ) -> tuple[Record, Evaluation]:
-        """A chunk of every run, [R, blocks, every, ...] and [R, blocks, ...]; ``tick`` hears what part is done."""
-        form = SplitPrograms if self._evaluates_mostly(every) else chunk_compiled
-        new: tuple[Record, Evaluation] = self._each(functools.partial(form, every, blocks), (first, stop), tick)
+    def play(self, first: int, schedule: Schedule, tick: Callable[[float], None]) -> Chunk:
+        form = SplitPrograms if self._evaluates_mostly(schedule.every) else compile_chunk
+        programs = self._compile(functools.partial(form, schedule), first, schedule.stop)
+        new: Chunk = self._run(programs, first, schedule.stop, tick=tick)
         return new
 
     @property
     def state(self) -> Progress:
-        """Where every run stands, [R, ...]."""
-        now: Progress = _joined(self.now)
-        return now
+        progress: Progress = concatenate(self.progress)
+        return progress
 
     @state.setter
-    def state(self, now: Progress) -> None:
-        self.now = [jax.device_put(rows(now, bundle.runs), bundle.device) for bundle in self.bundles]
+    def state(self, progress: Progress) -> None:
+        self.progress = [jax.device_put(rows(progress, bundle.runs), bundle.device) for bundle in self.bundles]
 
-    def _each(
+    def _compile(self, compile_for: Callable[..., Any], *arguments: int | None) -> dict[tuple[jax.Device, int], Any]:
+        """A program for every device and size of bundle; the bundles are made smaller until all fit into memory.
+
+        Not in the threads of ``_run``, which do not see the settings of a ``with jax....:`` around us.
+        """
+        programs: dict[tuple[jax.Device, int], Any] = {}
+        for bundle, own, progress in zip(self.bundles, self.own, self.progress, strict=True):
+            number = len(bundle.runs)
+            if (bundle.device, number) not in programs:
+                program = compile_for(own, progress, *arguments)
+                fits = _runs_that_fit(program, bundle.device, number)
+                if fits < number:
+                    state = self.state
+                    self._divide(at_most=fits)
+                    self.state = state
+                    return self._compile(compile_for, *arguments)
+                programs[bundle.device, number] = program
+        return programs
+
+    def _run(
         self,
-        compile_for: Callable[..., Any],
-        arguments: tuple[int | None, ...] = (),
-        tick: Callable[[float], None] = lambda part: None,
+        programs: dict[tuple[jax.Device, int], Any],
+        *arguments: int | None,
+        tick: Callable[[float], None] = lambda fraction: None,
     ) -> Any:
-        """What the program for a bundle finds, [R, ...]; the state that it leaves behind stays on the devices."""
-        work: list[Any] = []
-        compiled: dict[tuple[jax.Device, int], Any] = {}
-        for place, (device, runs) in enumerate(self.bundles):
-            own = jax.device_put((rows(self.varied, runs), self.seed[runs.start : runs.stop]), device)
-            work.append((self.world[device], *own, *self.now[place : place + 1], *arguments))
-            if (device, len(runs)) not in compiled:
-                # Here and not in the threads below, which do not see the settings of a ``with jax....:`` around us.
-                made = compile_for(self.model, *work[-1])
-                fits = _that_fit(made, device, len(runs))
-                if fits < len(runs):
-                    self._cut(fits)
-                    return self._each(compile_for, arguments, tick)
-                compiled[device, len(runs)] = made
+        """Run every bundle's program in threads: its output as NumPy arrays [R, ...], its state left on the device."""
         finished: list[int] = []
 
-        def one(bundle: Bundle, own: Any) -> Any:
-            now, found = compiled[bundle.device, len(bundle.runs)](*own)
-            found = jax.tree.map(np.asarray, found)
+        def run(bundle: Bundle, own: Runs, progress: Any) -> Any:
+            progress, output = programs[bundle.device, len(bundle.runs)](own, progress, *arguments)
+            output = jax.tree.map(np.asarray, output)
             finished.append(len(bundle.runs))
-            tick(sum(finished) / len(self.seed))
-            return now, found
+            tick(sum(finished) / self.number)
+            return progress, output
 
-        at_once = max(1, (os.cpu_count() or 1) // len(self.world)) if _on_cpu(self.bundles[0].device) else 1
-        pools = {device: ThreadPoolExecutor(at_once) for device in self.world}
+        at_once = max(1, (os.cpu_count() or 1) // len(self.setups)) if _on_cpu(self.bundles[0].device) else 1
+        pools = {device: ThreadPoolExecutor(at_once) for device in self.setups}
         try:
             futures = [
-                pools[bundle.device].submit(one, bundle, own) for bundle, own in zip(self.bundles, work, strict=True)
+                pools[bundle.device].submit(run, bundle, own, progress)
+                for bundle, own, progress in zip(self.bundles, self.own, self.progress, strict=True)
             ]
             done = [future.result() for future in futures]
         finally:
             for pool in pools.values():
                 pool.shutdown(wait=True, cancel_futures=True)
-        self.now = [now for now, _ in done]
-        return _joined([found for _, found in done])
+        self.progress = [progress for progress, _ in done]
+        return concatenate([output for _, output in done])
+
+    def _divide(self, at_most: int) -> None:
+        """Divide the runs into bundles of at most this size, and put each bundle's own numbers on its device."""
+        self.bundles = _deal(self.number, list(self.setups), at_most)
+        self.own: list[Runs] = []
+        for device, runs in self.bundles:
+            setup, seeds = Runs(self.setups[device], self.runs.seeds).rows(runs)
+            seats = len(runs) * (setup.selector.m or setup.federation.num_clients)
+            if device.platform != "cpu" and seats <= FEW_SEATS:  # a loop would take as long as the kernels in it
+                setup = dataclasses.replace(setup, unroll=STRETCH)
+            self.own.append(Runs(setup, jax.device_put(seeds, device)))
 
     def _evaluates_mostly(self, every: int) -> bool:
-        """Whether a CPU has more to do in an evaluation than in the rounds before it, and much."""
-        federation, (selector, local, _) = next(iter(self.world.values()))[0], self.varied
-        passed = every * (selector.m or federation.num_clients) * local.tau * local.b * 3  # a step is three passes
+        """Whether on a CPU an evaluation is more work than the rounds before it, and much."""
+        federation, selector, local = self.runs.setup.federation, self.runs.setup.selector, self.runs.setup.local
+        trained = every * (selector.m or federation.num_clients) * local.tau * local.b * 3  # a step is three passes
         evaluated = federation.y.shape[0] + federation.test_y.shape[0]
-        parameters = sum(leaf[0].size for leaf in jax.tree.leaves(self.now[0].params))
-        return _on_cpu(self.bundles[0].device) and evaluated > passed and evaluated * parameters > MUCH
-
-    def _cut(self, at_most: int) -> None:
-        """Smaller bundles, from where the runs stand."""
-        now = self.state if self.now else None
-        self.bundles = _deal(len(self.seed), list(self.world), at_most)
-        if now is not None:
-            self.state = now
+        parameters = sum(leaf[0].size for leaf in jax.tree.leaves(self.progress[0].params))
+        return _on_cpu(self.bundles[0].device) and evaluated > trained and evaluated * parameters > MUCH
 
 
 def _devices() -> list[jax.Device]:
-    """All of this host, unless JAX was told to use one (``jax.default_device``)."""
+    """All of this host, or the one set as ``jax.default_device``."""
     chosen = getattr(jax.config, "jax_default_device", None)
     if chosen is None:
         return list(jax.local_devices())
@@ -150,13 +154,13 @@ def _on_cpu(device: jax.Device) -> bool:
     return bool(device.platform == "cpu")
 
 
-def _that_fit(compiled: Any, device: jax.Device, number: int) -> int:
-    """How many of the runs fit into what is free on the device, by what the compiler says that the program takes."""
+def _runs_that_fit(program: Any, device: jax.Device, number: int) -> int:
+    """How many of the runs fit into the free memory of the device, by the compiler's estimate."""
     free = free_memory(device)
     if free is None:
         return number
-    taken = compiled.memory_analysis()
-    need = taken.temp_size_in_bytes + taken.output_size_in_bytes
+    estimate = program.memory_analysis()
+    need = estimate.temp_size_in_bytes + estimate.output_size_in_bytes
     return number if need <= free else max(1, min(number - 1, int(0.9 * number * free / need)))
 
 
@@ -164,12 +168,3 @@ def free_memory(device: jax.Device) -> int | None:
     """Bytes that a program may still take on a device; None where the device does not say, as a CPU does not."""
     stats = device.memory_stats()
     return stats["bytes_limit"] - stats["bytes_in_use"] if stats and "bytes_limit" in stats else None
-
-
-def rows(tree: Any, runs: range) -> Any:
-    """What belongs to these runs: their rows, and numbers that all runs share."""
-    return jax.tree.map(lambda leaf: leaf[runs.start : runs.stop] if jnp.ndim(leaf) else leaf, tree)
-
-
-def _joined(trees: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)

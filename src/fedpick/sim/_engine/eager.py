@@ -1,4 +1,4 @@
-"""The same rounds in plain Python, run by run and seat by seat, so that an error can say where it happened."""
+"""The same rounds without compilation, run by run and seat by seat, so that an error names its round and client."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,76 +8,67 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.protocol import Selection
+from fedpick.sim._engine.runner import Chunk, Runs, Schedule, Tree
 from fedpick.sim.evaluation import Evaluation
-from fedpick.sim.models import Model
-from fedpick.sim.round import Progress, Record, Setup, Varied, World, begin, evaluate, first_model, one_round
+from fedpick.sim.round import Progress, Setup, begin, evaluate, first_model, one_round
 
 
 class EagerRuns:
-    """All runs of this host, as ``Bundles`` plays them, without compiling."""
+    """The eager ``Runner``: the runs of this host one after the other, without compiling."""
 
-    def __init__(self, model: Model, world: World, varied: Varied, seed: Any) -> None:
-        self.seeds = [int(number) for number in seed]
-        self.setups = [Setup.of(model, world, _row(varied, run)) for run in range(len(self.seeds))]
-        self.now: list[Progress] = []
+    def __init__(self, runs: Runs) -> None:
+        self.seeds = [int(seed) for seed in runs.seeds]
+        self.setups = [runs.setup.rows(run) for run in range(len(self.seeds))]
+        self.progress: list[Progress] = []
 
     def begin(self) -> Evaluation:
-        """Start every run; how good the first models are."""
+        pairs = list(zip(self.setups, self.seeds, strict=True))
         with jax.disable_jit():
-            self.now = [
-                begin(setup, first_model(setup.model, seed))
-                for setup, seed in zip(self.setups, self.seeds, strict=True)
-            ]
-            found: Evaluation = _numbers([evaluate(s, now) for s, now in zip(self.setups, self.now, strict=True)])
-        return found
+            self.progress = [begin(setup, first_model(setup.model, seed)) for setup, seed in pairs]
+            return _numbers([evaluate(*pair) for pair in zip(self.setups, self.progress, strict=True)])
 
-    def play(
-        self, first: int, stop: int | None, every: int, blocks: int, tick: Callable[[float], None]
-    ) -> tuple[Record, Evaluation]:
-        """A chunk of rounds of every run."""
+    def play(self, first: int, schedule: Schedule, tick: Callable[[float], None]) -> Chunk:
         played = []
-        for run, (setup, seed) in enumerate(zip(self.setups, self.seeds, strict=True)):
+        for run, setup in enumerate(self.setups):
             with jax.disable_jit():
-                played.append(_one_run(setup, seed, self.now[run], first, stop, every, blocks))
+                played.append(_play(setup, self.seeds[run], self.progress[run], first, schedule))
             tick((run + 1) / len(self.seeds))
-        self.now = [now for now, _ in played]
-        new: tuple[Record, Evaluation] = _numbers([new for _, new in played])
-        return new
+        self.progress = [progress for progress, _ in played]
+        return _numbers([chunk for _, chunk in played])
 
     @property
     def state(self) -> Progress:
-        """Where every run stands."""
-        now: Progress = _numbers(self.now)
-        return now
+        return _numbers(self.progress)
 
     @state.setter
-    def state(self, now: Progress) -> None:
-        self.now = [jax.tree.map(jnp.asarray, _row(now, run)) for run in range(len(self.seeds))]
+    def state(self, progress: Progress) -> None:
+        leaves, tree = jax.tree.flatten(progress)
+        self.progress = [jax.tree.unflatten(tree, map(jnp.asarray, own)) for own in zip(*leaves, strict=True)]
 
 
-def _one_run(
-    setup: Setup, seed: int, now: Progress, start: int, stop: int | None, every: int, blocks: int
-) -> tuple[Progress, tuple[Record, Evaluation]]:
+def _play(setup: Setup, seed: int, progress: Progress, first: int, schedule: Schedule) -> tuple[Progress, Chunk]:
+    """A chunk of one run; rows beyond the last round repeat the last."""
     records, evaluations = [], []
-    for t in range(start, start + every * blocks):
-        now = now if (t - start) % every else now.evaluated()
-        if stop is None or t < stop:
-            try:
-                now, record = one_round(setup, seed, now, t, _Inspector(t))
-            except Exception as error:
-                error.add_note(f"in round {t} of the run with seed {seed}")
-                raise
-        records.append(record)
-        if (t + 1 - start) % every == 0:
-            if stop is None or t + 1 - every < stop:
-                found = evaluate(setup, now)
-            evaluations.append(found)
-    shaped = jax.tree.map(lambda leaf: leaf.reshape(blocks, every, *leaf.shape[1:]), _stack(records))
-    return now, (shaped, _stack(evaluations))
+    for start in range(first, first + schedule.every * schedule.blocks, schedule.every):
+        progress = progress.evaluated()
+        for t in range(start, start + schedule.every):
+            if t < schedule.rounds:
+                try:
+                    progress, record = one_round(setup, seed, progress, t, _Inspector(t))
+                except Exception as error:
+                    error.add_note(f"in round {t} of the run with seed {seed}")
+                    raise
+            records.append(record)
+        if start < schedule.rounds:
+            found = evaluate(setup, progress)
+        evaluations.append(found)
+    shape = (schedule.blocks, schedule.every)
+    shaped = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), _stack(records))
+    return progress, (shaped, _stack(evaluations))
 
 
 class _Inspector:
-    """Trains the seats one by one, and complains of the first whose model is not finite."""
+    """Trains the seats one by one, and raises at the first whose model is not finite."""
 
     def __init__(self, t: int) -> None:
         self.t = t
@@ -101,9 +92,6 @@ def _stack(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def _row(tree: Any, run: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[run] if jnp.ndim(leaf) else leaf, tree)
-
-
-def _numbers(trees: list[Any]) -> Any:
-    return jax.tree.map(np.asarray, _stack(trees))
+def _numbers(trees: list[Tree]) -> Tree:
+    numbers: Tree = jax.tree.map(np.asarray, _stack(trees))
+    return numbers

@@ -1,7 +1,7 @@
-"""Several processes, each with devices of its own, that share the runs among them; one process is the plain case.
+"""Runs divided among several processes, each with its own devices; a single process is the usual case.
 
-JAX knows the others once ``jax.distributed.initialize`` was called. Nothing passes between them while they play, but
-for what ``until``, ``checkpoint`` and ``watch`` need after a chunk; the results are gathered once, at the end.
+The processes know each other after ``jax.distributed.initialize``. They communicate after a chunk where ``until``,
+``checkpoint`` or ``watch`` need it, and once at the end, when the results are gathered.
 """
 
 import itertools
@@ -13,12 +13,12 @@ from jax.experimental import multihost_utils
 
 
 def several() -> bool:
-    """Whether there are others."""
+    """Whether there is more than one process."""
     return bool(jax.process_count() > 1)
 
 
 def shares(number: int) -> list[range]:
-    """Each host's part of the runs 0..number-1, as even as can be.
+    """Each host's part of the runs 0..number-1, as even as possible.
 
     >>> shares(5)
     [range(0, 5)]
@@ -41,7 +41,7 @@ def divide(runs: range, parts: int) -> list[range]:
 
 
 def gathered(tree: Any, number: int) -> Any:
-    """From each host's rows the rows of all runs, on every host."""
+    """The rows of all runs, on every host, from the rows of each."""
     if not several():
         return tree
     parts = shares(number)
@@ -57,20 +57,20 @@ def gathered(tree: Any, number: int) -> Any:
 
 
 def all_agree(yes: bool) -> bool:
-    """Whether every host says so."""
+    """Whether it is true on every host."""
     return bool(np.all(_from_all(np.asarray(yes)))) if several() else yes
 
 
 def same_everywhere(number: int, what: str) -> None:
-    """Refuse to go on from different places."""
+    """Raise unless every host has the same number."""
     if several():
-        found = np.ravel(_from_all(np.asarray(number)))
-        if (found != number).any():
-            raise ValueError(f"simulate: {what}, got {', '.join(map(str, found))} on the {len(found)} hosts")
+        numbers = np.ravel(_from_all(np.asarray(number)))
+        if (numbers != number).any():
+            raise ValueError(f"simulate: {what}, got {', '.join(map(str, numbers))} on the {len(numbers)} hosts")
 
 
 def _from_all(mine: Any) -> Any:
-    """The arrays of all hosts, stacked. A host that has died is an error here, or in JAX's own heartbeat."""
+    """The arrays of all hosts, stacked; a host that has died is an error here, or in JAX's own heartbeat."""
     try:
         return multihost_utils.process_allgather(mine)
     except (RuntimeError, ValueError) as error:  # what JAX raises differs with the network underneath

@@ -1,4 +1,4 @@
-"""A bar with the loss so far, for work that a person waits for."""
+"""The progress bar of `simulate`."""
 
 import sys
 import time
@@ -8,40 +8,41 @@ import numpy as np
 
 
 class Bar:
-    """Shows rounds done, time left and the loss; silent where nobody looks, plain lines where it is no terminal.
+    """Rounds done, time left and the loss so far, on stderr: a bar on a terminal, plain lines elsewhere.
 
-    ``show`` is True, False, or None: only on a terminal, and only for work over two seconds.
+    Args:
+        total: The number of rounds.
+        done: How many of them are done already.
+        show: Whether to show it; None shows it on a terminal only, and only for work over two seconds.
     """
 
     def __init__(self, total: int, done: int = 0, show: bool | None = None) -> None:
-        self.total, self.done, self.show = total, done, show
+        self.total, self.done, self.show, self.text = total, done, show, ""
         self.began = self.printed = time.monotonic()
         self.bar: Any = None
 
     def __enter__(self) -> "Bar":
         return self
 
-    def update(self, done: int, losses: Any) -> None:
-        """So many rounds are done, and these are the losses of the runs."""
+    def update(self, done: int, losses: Any = None) -> None:
+        """Show the number of rounds done, and the mean of the runs' losses."""
         now, terminal = time.monotonic(), sys.stderr.isatty()
-        text = f"loss {float(np.mean(losses)):.4g}"
+        if losses is not None:
+            self.text = f"loss {float(np.mean(losses)):.4g}"
         if self.show is False or (self.show is None and not terminal):
             return
-        if not terminal:
-            if now - self.printed > 5 or done == self.total:
-                print(f"round {done} of {self.total}, {text}", file=sys.stderr, flush=True)
-                self.printed = now
-            return
-        if self.bar is None and (self.show or now - self.began > 2):
-            self.bar = self._start()
-        if self.bar is not None:
-            self.bar.update(self.task, completed=done, text=text)
+        if terminal:
+            if self.bar is None and (self.show or now - self.began > 2):
+                self.bar = self._start()
+            if self.bar is not None:
+                self.bar.update(self.task, completed=done, text=self.text)
+        elif now - self.printed > 5 or done == self.total:
+            sys.stderr.write(f"round {done} of {self.total}, {self.text}\n")
+            self.printed = now
 
-    def note(self, sentence: str) -> None:
-        """Say something, on a terminal or not."""
-        self._stop()
-        if self.show is not False:
-            print(f"simulate: {sentence}", file=sys.stderr)
+    def part(self, first: int, step: int, fraction: float) -> None:
+        """Show that a fraction of the ``step`` rounds from ``first`` on is done."""
+        self.update(int(first + step * fraction))
 
     def _start(self) -> Any:
         from rich.console import Console
@@ -54,10 +55,6 @@ class Bar:
         bar.start()
         return bar
 
-    def _stop(self) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()
-            self.bar = None
-
-    def __exit__(self, *error: object) -> None:
-        self._stop()
