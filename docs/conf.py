@@ -70,6 +70,11 @@ def plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[st
             lines[number] = "".join(parts)
 
 
+def signature(app: Any, what: str, name: str, obj: Any, options: Any, arguments: Any, returned: Any) -> Any:
+    """Write the type of an array as people do."""
+    return tuple(text and text.replace("jaxlib._jax.Array", "Array") for text in (arguments, returned))
+
+
 def equation(display: str) -> Any:
     """Write an equation as MathML, in a line or as a block."""
 
@@ -85,4 +90,5 @@ def setup(app: Any) -> None:
     app.connect("source-read", sidebar)
     app.connect("autodoc-skip-member", skip)
     app.connect("autodoc-process-docstring", plain, priority=400)  # before napoleon
+    app.connect("autodoc-process-signature", signature)
     app.add_html_math_renderer("mathml", equation("inline"), equation("block"))

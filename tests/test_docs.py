@@ -137,3 +137,35 @@ def test_what_the_faq_quotes_is_said_by_the_program():
     quotes = {re.sub(r"\s+", " ", quote) for quote in re.findall(r'"([^"]+ [^"]+)"', text)}
     assert len(quotes) >= 3
     assert not {quote for quote in quotes if quote not in messages()}
+
+
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "developer.md"], ids=lambda page: page.name)
+def test_the_files_that_are_named_exist(page):
+    named = set(re.findall(r"`([\w.][\w./-]*(?:/|\.(?:py|md|yml|json|toml|html)))`", prose(page)))
+    known = {path.name for path in SOURCE.rglob("*.py")}
+    assert len(named) > 10
+    assert not {
+        name for name in named if not (ROOT / name).exists() and not (SOURCE / name).exists() and name not in known
+    }
+
+
+def test_the_names_that_are_written_out_exist():
+    unknown = set()
+    for page in LINKED:
+        text = re.sub(r"\]\([^)]*\)", "", prose(page))
+        for name in re.findall(r"\bfedpick(?:\.[A-Za-z_]\w*)+(?![\w/])", text):
+            module, *parts = name.split(".")
+            found = importlib.import_module(module)
+            for part in parts:
+                if not hasattr(found, part):
+                    unknown.add(f"{page.name}: {name}")
+                    break
+                found = getattr(found, part)
+    assert not unknown
+
+
+def test_the_page_of_the_protocol_has_every_law_and_every_claim():
+    text = (ROOT / "docs" / "protocol.md").read_text()
+    laws = text.partition("## The laws")[2].partition("\n## ")[0]
+    assert re.findall(r"^(\d+)\. ", laws, re.MULTILINE) == [str(number) for number in fedpick.checks.LAWS]
+    assert set(re.findall(r"^\| `(\w+) = True` \|", laws, re.MULTILINE)) == set(fedpick.checks.CLAIMS)

@@ -8,7 +8,20 @@ import numpy as np
 import pytest
 
 import fedpick
-from fedpick import AFL, Clients, ClippedLoss, PowerOfChoice, QFairLoss, Rand, Shrinking, Uniform, round_keys
+from fedpick import (
+    AFL,
+    Clients,
+    ClippedLoss,
+    Ledger,
+    PowerOfChoice,
+    QFairLoss,
+    Rand,
+    Shrinking,
+    Uniform,
+    pick,
+    registry,
+    round_keys,
+)
 
 NAN = float("nan")
 
@@ -32,20 +45,19 @@ NAN = float("nan")
         ),
         (lambda: PowerOfChoice(1, None), "PowerOfChoice: d must be a whole number, got None"),
         (
-            lambda: PowerOfChoice(1, 2, metric=None),
-            "PowerOfChoice: metric must be a function of (loss, size), got None",
+            lambda: PowerOfChoice(1, 2, score=None),
+            "PowerOfChoice: score must be a function of (loss, size), got None",
         ),
         (
-            lambda: PowerOfChoice(1, 2, metric=QFairLoss),
-            "PowerOfChoice: metric must be a function of (loss, size), got",
+            lambda: PowerOfChoice(1, 2, score=QFairLoss),
+            "PowerOfChoice: score must be a function of (loss, size), got",
         ),
         (lambda: Rand(1, replace="false"), "Rand: replace must be True or False, got 'false'"),
         (lambda: fedpick.LocalLoss(by_size=1), "LocalLoss: by_size must be True or False, got 1"),
-        (lambda: fedpick.from_dict([1]), "from_dict: data must be a mapping, got [1]"),
         (lambda: round_keys(0, -1), "round_keys: t must be at least 0 and below 4294967295, got -1"),
         (lambda: round_keys("a", 0), "round_keys: seed must be a whole number, got 'a'"),
-        (lambda: PowerOfChoice(1, 2).init(2.5), "Ledger: num_clients must be a whole number, got 2.5"),
-        (lambda: PowerOfChoice(1, 2, metric=7), "PowerOfChoice: metric must be a function of (loss, size), got 7"),
+        (lambda: PowerOfChoice(1, 2).init(2.5), "PowerOfChoice: num_clients must be a whole number, got 2.5"),
+        (lambda: PowerOfChoice(1, 2, score=7), "PowerOfChoice: score must be a function of (loss, size), got 7"),
         (lambda: AFL(3, alpha1=1.0), "AFL: alpha1 must be at least 0 and below 1, got 1.0"),
         (lambda: AFL(3, alpha1=-0.1), "AFL: alpha1 must be at least 0 and below 1, got -0.1"),
         (lambda: AFL(3, alpha2=NAN), "AFL: alpha2 must be finite and at least 0, got nan"),
@@ -58,15 +70,15 @@ NAN = float("nan")
         (lambda: Shrinking(100, 0), "Shrinking: steps must be at least 1 and at most 46340, got 0"),
         (lambda: Shrinking(10, 20), "Shrinking: rounds must be at least steps=20, got 10"),
         (lambda: round_keys(-1, 0), "round_keys: seed must be at least 0 and below 18446744073709551616, got -1"),
-        (lambda: fedpick.strategy("powd", m=1), "strategy: name must be one of rand, "),
-        (lambda: fedpick.strategy("powd", m=1), "got 'powd'; did you mean 'pow-d'?"),
-        (lambda: fedpick.strategy("pow-d", m=1), "pow-d: d is missing; pow-d takes m, d, metric"),
-        (lambda: fedpick.strategy("pow-d", m=1, D=2), "pow-d: parameter must be one of m, d, metric, got 'D'"),
-        (lambda: fedpick.from_dict({"m": 1}), "from_dict: kind is missing in {'m': 1}"),
-        (lambda: fedpick.from_dict({"kind": "Randd", "m": 1}), "got 'Randd'; did you mean 'Rand'?"),
-        (lambda: fedpick.from_dict({"kind": "Rand"}), "Rand: m is missing; it takes m, replace"),
-        (lambda: fedpick.from_dict({"kind": "AFL", "m": 1, "alfa1": 0}), "got 'alfa1'; did you mean 'alpha1'?"),
-        (lambda: fedpick.to_dict(PowerOfChoice(1, 2, metric=lambda f, n: f)), "to_dict: selector must be made of Rand"),
+        (lambda: fedpick.strategy("powd", m=1), "selector must be one of rand, "),
+        (lambda: fedpick.strategy("powd", m=1), "or package.module:Class, got 'powd'; did you mean 'pow-d'?"),
+        (lambda: fedpick.strategy("pow-d", m=1), "pow-d: d is missing; pow-d takes m, d, score"),
+        (
+            lambda: fedpick.strategy("pow-d", m=1, D=2),
+            "pow-d: D is unknown; did you mean 'd'?; pow-d takes m, d, score",
+        ),
+        (lambda: fedpick.strategy("nowhere:Mine", m=1), "'nowhere:Mine' must be an importable package.module:Class"),
+        (lambda: registry.address_of(lambda: 3), "must be importable as package.module:Class to be stored"),
     ],
 )
 def test_at_construction(make, sentence):
@@ -101,31 +113,32 @@ def clients(size=(1, 2, 3), available=None):
 )
 def test_at_the_first_call(selector, given, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        selector.propose(round_keys(0, 0).propose, selector.init(3), given)
+        pick(selector, round_keys(0, 0), selector.init(3), given, unheard)
 
 
-@pytest.mark.parametrize("selector", [Rand(1), Uniform(1), fedpick.Full(), PowerOfChoice(1, 2), AFL(1)], ids=repr)
-@pytest.mark.parametrize("part", ["candidates", "losses"])
-def test_wrong_shapes_of_answers(selector, part):
-    answers = {"candidates": np.ones(3, bool), "losses": np.zeros(3, np.float32)}
-    answers[part] = answers[part][:2]
-    with pytest.raises(ValueError, match=rf"{part} must have shape \(K,\) = \(3,\), got shape \(2,\)"):
-        selector.select(round_keys(0, 0).select, selector.init(3), clients(), **answers)
+def unheard(key, asked):
+    return jnp.zeros(asked.shape, jnp.float32)
 
 
-def test_a_metric_must_give_a_score_for_each_client():
-    selector = PowerOfChoice(1, 2, metric=lambda loss, size: loss.mean())
-    with pytest.raises(ValueError, match=r"metric: the score must have shape \(K,\) = \(3,\), got shape \(\)"):
-        selector.select(round_keys(0, 0).select, selector.init(3), clients(), np.ones(3, bool), np.zeros(3, np.float32))
+@pytest.mark.parametrize("loss", ["full", "batch"])
+def test_wrong_shapes_of_answers(loss):
+    selector = PowerOfChoice(1, 2, loss)
+    with pytest.raises(ValueError, match=r"losses must have shape \(K,\) = \(3,\), got shape \(2,\)"):
+        pick(selector, round_keys(0, 0), selector.init(3), clients(), lambda key, asked: jnp.zeros(2))
+
+
+def test_a_score_must_be_one_number_for_each_client():
+    selector = PowerOfChoice(1, 2, score=lambda loss, size: loss.mean())
+    with pytest.raises(ValueError, match=r"the score must have shape \(K,\) = \(3,\), got shape \(\)"):
+        pick(selector, round_keys(0, 0), selector.init(3), clients(), unheard)
 
 
 def test_numbers_that_are_traced_cannot_be_looked_at_and_never_make_a_wrong_pick():
     @jax.jit
     def play(selector, size):
         facts = Clients(size, jnp.ones(4, bool))
-        keys, state = round_keys(0, 0), selector.init(4)
-        candidates = selector.propose(keys.propose, state, facts)
-        return candidates, selector.select(keys.select, state, facts, candidates, jnp.zeros(4, jnp.float32))
+        candidates, _, selection = pick(selector, round_keys(0, 0), selector.init(4), facts, unheard)
+        return candidates, selection
 
     size = jnp.array([3, -1, 0, 5])
     candidates, selection = play(jax.tree.map(lambda d: jnp.int32(d), PowerOfChoice(2, 4)), size)
@@ -142,7 +155,7 @@ def test_numbers_that_are_traced_cannot_be_looked_at_and_never_make_a_wrong_pick
 def test_a_state_of_other_clients_and_a_report_of_other_seats_are_refused():
     selector = PowerOfChoice(1, 2)
     with pytest.raises(ValueError, match="Ledger: K must be 3 as in size, got a state of 1"):
-        selector.propose(round_keys(0, 0).propose, selector.init(1), clients())
+        pick(selector, round_keys(0, 0), Ledger.init(1), clients(), unheard)
     seats = fedpick.Selection(jnp.array([2]), jnp.array([1.0]))
     with pytest.raises(
         ValueError, match=r"must have one shape \(m,\), got clients \(1,\), weights \(1,\) and loss \(3,\)"
@@ -153,10 +166,7 @@ def test_a_state_of_other_clients_and_a_report_of_other_seats_are_refused():
 def test_sizes_beyond_32_bits_count_in_full():
     for size in (np.array([3_000_000_000, 1]), [2**40, 1], np.array([1e30, 1.0])):
         facts = Clients(size, np.ones(2, bool))
-        full = fedpick.Full()
-        _, weights = full.select(
-            round_keys(0, 0).select, (), facts, full.propose(None, (), facts), np.zeros(2, np.float32)
-        )
+        _, weights = pick(fedpick.Full(), round_keys(0, 0), (), facts, unheard).selection
         assert weights[0] > 0.999
         assert 0 <= weights[1] < 1e-9
 
@@ -164,8 +174,7 @@ def test_sizes_beyond_32_bits_count_in_full():
 def test_traced_sizes_that_are_no_sizes_carry_no_weight():
     @jax.jit
     def weights(size):
-        facts, full = Clients(size, jnp.ones(3, bool)), fedpick.Full()
-        return full.select(None, (), facts, jnp.ones(3, bool), jnp.zeros(3, jnp.float32)).weights
+        return pick(fedpick.Full(), round_keys(0, 0), (), Clients(size, jnp.ones(3, bool)), unheard).selection.weights
 
     for bad in (NAN, -5.0, float("inf")):
         np.testing.assert_allclose(weights(jnp.array([1.0, bad, 3.0])), [0.25, 0, 0.75])
@@ -177,9 +186,7 @@ def test_a_client_without_data_is_never_chosen_by_share(name):
     selector, facts = fedpick.strategy(name, **parameters), clients([0, 4, 0, 1])
 
     def seats(t):
-        keys, state = round_keys(1, t), selector.init(4)
-        candidates = selector.propose(keys.propose, state, facts)
-        return selector.select(keys.select, state, facts, candidates, jnp.zeros(4, jnp.float32)).clients
+        return pick(selector, round_keys(1, t), selector.init(4), facts, unheard).selection.clients
 
     chosen = np.unique(jax.vmap(seats)(jnp.arange(2000, dtype=jnp.int32)))
     assert set(chosen.tolist()) == {1, 3}

@@ -1,78 +1,144 @@
-"""Who may import whom, and what `import fedpick` must not bring along."""
+"""Who may import whom, by room and by file, and what `import fedpick` must not bring along."""
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "fedpick"
+import pytest
 
-# Part of the house -> the parts it may see. All may see `pytrees` and `measures`; nobody imports the package itself.
+SOURCE = Path(__file__).parents[1] / "src" / "fedpick"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# Room -> the rooms it may see. All may see `pytrees`, `metrics` and `validation`.
+FOUNDATION = {"pytrees", "metrics", "validation"}
 MAY_IMPORT = {
     "pytrees": set(),
-    "measures": set(),
+    "metrics": set(),
+    "validation": set(),
+    "registry": set(),
     "protocol": set(),
-    "arguments": {"protocol"},
+    "storage": set(),
     "sampling": {"protocol"},
-    "ledger": {"protocol", "arguments"},
-    "selectors": {"protocol", "arguments", "sampling", "ledger"},
-    "checks": {"protocol", "arguments"},
-    "theory": {"protocol", "arguments"},
-    "sim": {"protocol", "arguments", "sampling", "report"},
-    "experiment": {"protocol", "arguments", "sim", "selectors", "theory"},
-    "store": {"experiment", "sim"},
-    "comparison": {"arguments", "experiment", "store", "report", "sim", "selectors"},
-    "paper": {"experiment", "store", "report", "theory", "sim", "selectors", "protocol"},
-    "report": set(),
-    "flower": {"protocol", "arguments"},
+    "ledger": {"protocol"},
+    "selectors": {"protocol", "sampling", "ledger"},
+    "checks": {"protocol"},
+    "theory": {"protocol"},
+    "config": {"registry"},
+    "report": {"storage"},
+    "results": {"report", "storage"},
+    "sim": {"protocol", "sampling", "registry", "storage", "results"},
+    "experiment": {"protocol", "registry", "config", "selectors", "theory", "storage", "results", "sim"},
+    "compare": {"protocol", "registry", "config", "storage", "report", "results", "sim", "experiment"},
+    "paper": {
+        "protocol", "registry", "config", "selectors", "theory", "storage", "report", "results", "sim", "experiment",
+    },
+    "flower": {"protocol", "sampling", "registry", "config", "storage"},
+    "flower.demo": {"protocol", "registry", "storage", "flower"},
+    "cli": {
+        "registry", "config", "selectors", "theory", "storage", "report", "results", "sim", "experiment", "compare",
+        "paper", "flower", "flower.demo",
+    },
     "__main__": {"cli"},
-    "cli": {"selectors", "sim", "theory", "experiment", "store", "comparison", "paper", "report", "flower"},
-}
+}  # fmt: skip
 
 
-def part(path):
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+def module(path):
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module(path): path for path in FILES}
 
 
 def imports(path):
+    """The modules that a file imports, in functions and for types, too."""
     for node in ast.walk(ast.parse(path.read_text())):
+        names = []
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            whole = node.module == "fedpick"
-            yield from (f"fedpick.{alias.name}" for alias in node.names) if whole else [node.module]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            if name == "fedpick" or name.startswith("fedpick."):
+                parts = name.split(".")[1:]
+                while parts and ".".join(parts) not in MODULES:
+                    parts.pop()  # a name of a module
+                yield ".".join(parts)
 
 
-def test_the_import_table_holds():
-    seen = set()
-    for path in sorted(SOURCE.rglob("*.py")):
-        if part(path) == "__init__":
+def room(name):
+    return "flower.demo" if name.startswith("flower.demo") else name.split(".")[0]
+
+
+INNER = [path for path in FILES if module(path)]
+
+
+@pytest.mark.parametrize("path", INNER, ids=module)
+def test_a_file_sees_only_the_rooms_it_may_and_enters_by_the_door(path):
+    own = room(module(path))
+    for name in imports(path):
+        assert name, f"{module(path)} imports the whole package"
+        if room(name) == own:
             continue
-        seen.add(part(path))
-        allowed = MAY_IMPORT[part(path)] | {part(path), "pytrees", "measures"}
-        ours = {name.split(".")[1] for name in imports(path) if name.startswith("fedpick.")}
-        assert ours <= allowed, f"{path.relative_to(SOURCE)} imports {sorted(ours - allowed)}"
-        assert "fedpick" not in imports(path), f"{path.relative_to(SOURCE)} imports the whole package"
-    assert {"protocol", "sampling", "ledger", "selectors", "checks"} <= seen
+        assert room(name) in MAY_IMPORT[own] | FOUNDATION, f"{module(path)} imports {name}"
+        assert name == room(name), f"{module(path)} goes past the door: {name}"
+
+
+def test_the_table_is_of_these_rooms():
+    assert {room(name) for name in MODULES if name} == set(MAY_IMPORT)
+
+
+def test_no_cycle_between_files():
+    graph = {module(path): set(imports(path)) - {module(path)} for path in INNER}
+    for name, seen in graph.items():  # a file and the door of its own room are no cycle: the door lists what is inside
+        graph[name] = {other for other in seen if room(other) != room(name) or not name.startswith(f"{other}.")}
+    list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+def test_no_file_imports_the_door_of_its_own_room():
+    inside = {(module(path), name) for path in INNER for name in imports(path) if module(path).startswith(f"{name}.")}
+    inside -= {(name, door) for name, door in inside if room(name) != room(door)}
+    assert not inside
+
+
+def test_only_storage_writes_files():
+    for path in INNER:
+        if room(module(path)) != "storage":
+            text = path.read_text()
+            for word in ("os.replace(", "NamedTemporaryFile(", ".write_text(", ".write_bytes(", "np.savez"):
+                assert word not in text, f"{module(path)} has {word}"
+
+
+def test_library_code_does_not_print():
+    for path in INNER:
+        if room(module(path)) not in ("cli", "__main__"):
+            calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+            assert not [call for call in calls if getattr(call.func, "id", "") == "print"], module(path)
 
 
 def test_import_fedpick_brings_neither_flower_nor_plotting_nor_data():
-    heavy = ["flwr", "altair", "matplotlib", "pandas", "sklearn", "torch", "urllib.request", "typer", "rich"]
+    heavy = ["flwr", "altair", "matplotlib", "pandas", "sklearn", "torch", "urllib.request", "typer", "rich", "jax"]
     code = f"import sys, fedpick; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_no_file_has_a_second_subject():
-    lines = {path.relative_to(SOURCE): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
-    assert not {path for path, number in lines.items() if number > 300}
-
-
-def test_no_public_name_is_also_a_module():
+def test_rooms_and_names_are_reached_from_the_root():
+    code = "import fedpick; print(fedpick.sim.__name__, fedpick.theory.__name__, fedpick.PowerOfChoice(2, 3).m)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["fedpick.sim", "fedpick.theory", "2"]
     import fedpick
 
-    modules = {path.stem for path in SOURCE.glob("*.py")} | {path.name for path in SOURCE.iterdir() if path.is_dir()}
-    assert not modules & set(fedpick.__all__)  # whichever is imported last would hide the other
+    assert sorted(fedpick.__all__) == sorted({*fedpick._NAMES, *fedpick._ROOMS})
     for name in fedpick.__all__:
         assert getattr(fedpick, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        fedpick.nothing  # noqa: B018
+
+
+def test_no_file_has_a_second_subject():
+    lines = {module(path): len(path.read_text().splitlines()) for path in FILES}
+    assert not {name: number for name, number in lines.items() if number > 300}

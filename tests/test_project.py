@@ -11,7 +11,8 @@ import fedpick
 yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
 FORMS = sorted(path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
 
@@ -108,3 +109,14 @@ def test_the_hooks_are_the_tools_of_make_check():
     tools = [hook["entry"].split()[0].rpartition("/")[2] for hook in local["hooks"]]
     assert tools == ["ruff", "ruff", "mypy"]
     assert all(f"$(BIN)/{tool}" in makefile for tool in tools)
+
+
+def test_on_the_package_index_every_link_of_readme_is_whole():
+    text = (ROOT / "README.md").read_text()
+    for change in PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(change["pattern"], change["replacement"], text)
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert any(link.endswith(".png") and link.startswith("https://raw.") for link in links)
+    assert all(link.startswith("https://") for link in links)
+    repository = PROJECT["urls"]["Repository"].removeprefix("https://github.com/")
+    assert all(repository in link for link in links if "$HFPR_VERSION" in link)

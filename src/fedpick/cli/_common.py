@@ -30,7 +30,10 @@ _INTERRUPTED: list[int] = []  # signals that came
 def cli_errors(debug: bool, output: Path | None = None, ended: str = "") -> Iterator[None]:
     """Show errors that a user can correct as one sentence, with exit code 1; on Ctrl-C say what is stored."""
     before = _listen()
-    _show_logs()
+    echo = _Echo()
+    log = logging.getLogger("fedpick")
+    log.addHandler(echo)
+    log.setLevel(logging.INFO)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # for "my_module:MyStrategy"
     try:
@@ -53,6 +56,7 @@ def cli_errors(debug: bool, output: Path | None = None, ended: str = "") -> Iter
         typer.echo(f"stopped{rest}", err=True)
         raise typer.Exit(1) from None
     finally:
+        log.removeHandler(echo)
         if before is not None:
             signal.signal(signal.SIGINT, before)
 
@@ -62,14 +66,6 @@ class _Echo(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         typer.echo(record.getMessage(), err=True)
-
-
-def _show_logs() -> None:
-    log = logging.getLogger("fedpick")
-    log.setLevel(logging.INFO)
-    log.propagate = False
-    if not any(isinstance(handler, _Echo) for handler in log.handlers):
-        log.addHandler(_Echo())
 
 
 def _listen() -> Any:

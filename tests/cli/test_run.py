@@ -1,0 +1,105 @@
+"""``fedpick run``, and its bar."""
+
+import csv
+
+import pytest
+from typer.testing import CliRunner
+
+from fedpick.cli import app
+from fedpick.cli._progress import ProgressBar
+from fedpick.storage import RunStore
+
+TOML = """
+rounds = 6
+seeds = 2
+data = { kind = "quadratic", K = 6 }
+model = { kind = "quadratic" }
+local = { tau = 2, b = 1, eta = 1e-4 }
+metrics = { target = "loss", value = 1e9 }
+[[selector]]
+kind = "rand"
+m = 2
+[[selector]]
+kind = "pow-d"
+m = 2
+d = 3
+"""
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["run", *map(str, arguments)])
+
+
+@pytest.fixture
+def toml(tmp_path):
+    (tmp_path / "experiment.toml").write_text(TOML)
+    return tmp_path / "experiment.toml"
+
+
+def test_from_the_command_line(toml, tmp_path):
+    answer = command(toml, "-o", tmp_path / "runs", "--csv", tmp_path / "all.csv", "--tensorboard", tmp_path / "board")
+    assert answer.exit_code == 0, answer.output
+    assert "4 runs to do" in answer.output
+    assert "pow-d" in answer.output
+    with (tmp_path / "all.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {(row["seed"], row["selector.kind"]) for row in rows} == {
+        (seed, name) for seed in "01" for name in ("rand", "pow-d")
+    }
+    assert len(list((tmp_path / "board").iterdir())) == 4  # a folder for each run, strategies apart
+    again = command(toml, "-o", tmp_path / "runs", "--set", "seeds=3", "--quiet")
+    assert "to do" not in again.output
+    assert len(list(RunStore(tmp_path / "runs").identities())) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--set", "selector.d=1"], "must lie in a table, and selector is a list of 2"),
+        (["--set", "local.tau=x"], "local.tau must be a whole number, got 'x'"),
+        (["--set", 'data={kind="arrays", path="none.npz"}'], "path must be an .npz file"),
+        (["--set", 'selector={kind="pow-d", m=2, d=60}'], "d must be at most K=6, got 60"),
+        (["--set", "rounds=[5, 6]", "--csv", "all.csv"], "must have the same rounds"),
+    ],
+)
+def test_wrong_uses_are_one_sentence(arguments, sentence, toml, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    answer = command(toml, "-o", tmp_path / "runs", "--quiet", *arguments)
+    assert answer.exit_code == 1
+    assert sentence in answer.output
+    assert not (tmp_path / "all.csv").exists()
+    assert not list((tmp_path / "runs").glob("under-way/*"))
+    with pytest.raises((ValueError, OSError)):
+        CliRunner().invoke(app, ["run", str(toml), "-o", "r", "-q", "--debug", *arguments], catch_exceptions=False)
+
+
+def test_ctrl_c_says_what_is_kept(toml, tmp_path, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedpick.experiment.plan.simulate", interrupted)
+    answer = command(toml, "-o", tmp_path / "runs")
+    assert answer.exit_code == 1
+    assert f"finished work is stored in {tmp_path / 'runs'}; the same command resumes from there" in answer.output
+
+
+def test_the_bar_over_everything(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("fedpick.cli._progress.time.monotonic", lambda: now[0])
+    with ProgressBar(100.0) as whole:  # no terminal: a line every ten seconds
+        for part in (0.0, 0.5, 1.0):
+            now[0] += 11
+            whole.at("loss 1", 50.0, part)
+        whole.note("an item")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "  0%, about 0 s left: loss 1", " 25%, about 66 s left: loss 1", " 50%, about 33 s left: loss 1", "an item"
+    ]  # fmt: skip
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with ProgressBar(100.0) as whole:
+        whole.at("loss 2", 100.0, 1.0)
+        whole.note("an item")
+    assert "an item" in capsys.readouterr().err
+    with ProgressBar(0.0) as whole:
+        whole.at("nothing to do", 1.0, 1.0)
+    assert capsys.readouterr().err == ""

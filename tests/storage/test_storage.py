@@ -1,0 +1,145 @@
+"""One way to disk: whole files or none, and nothing corrupted or foreign is ever used."""
+
+import contextlib
+import json
+import logging
+import os
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedpick.storage import (
+    ForeignStateError,
+    RunStore,
+    State,
+    StateError,
+    atomic_file,
+    device,
+    load_state,
+    save_state,
+    versions,
+    write_atomic,
+)
+
+STATE = State({"rounds": 3, "names": ["w"]}, {"w": np.arange(6.0).reshape(2, 3), "n": np.int32(4)})
+
+
+def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
+    path = write_atomic(tmp_path / "new" / "note.txt", "first", owner="test")
+    with pytest.raises(ZeroDivisionError), atomic_file(path, owner="test") as file:
+        file.write(b"half of it" * (1 // 0))
+    assert path.read_text() == "first"
+    write_atomic(path, b"second", owner="test")
+    assert [each.name for each in path.parent.iterdir()] == ["note.txt"]
+    assert path.read_text() == "second"
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_what_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"test: '.*note' cannot be written \(.*\)"):
+        write_atomic(tmp_path / "file" / "note", "text", owner="test")
+
+
+def test_a_state_comes_back_as_it_was(tmp_path):
+    save_state(tmp_path / "a.state", STATE, owner="me", what="test: state")
+    found = load_state(tmp_path / "a.state", owner="me", what="test: state")
+    assert found.facts == STATE.facts
+    for name, values in STATE.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], values)
+    with pytest.raises(ForeignStateError, match=r"test: state '.*' belongs to another run"):
+        load_state(tmp_path / "a.state", owner="you", what="test: state")
+    with pytest.raises(StateError, match="is not a complete fedpick file"):
+        load_state(tmp_path / "none", owner="me", what="test: state")
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_a_corrupted_state_is_refused(data, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "corrupted.state"
+    save_state(path, STATE, owner="me", what="test: state")
+    content = bytearray(path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        content = content[:place]
+    else:
+        content[place] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    with contextlib.suppress(StateError):
+        found = load_state(path, owner="me", what="test: state")
+        # A byte of the header that says nothing, such as a space.
+        np.testing.assert_array_equal(found.arrays["w"], STATE.arrays["w"])
+
+
+def test_states_of_older_versions_are_refused_with_a_sentence(tmp_path):
+    np.savez(tmp_path / "old.npz", head=np.asarray("{}"))
+    with pytest.raises(ForeignStateError, match="is a checkpoint of version 1, and this fedpick reads version 2"):
+        load_state(tmp_path / "old.npz", owner="me", what="simulate: checkpoint")
+    (tmp_path / "old.state").write_text('{"format": "fedpick-flower", "version": 1}\n')
+    with pytest.raises(ForeignStateError, match="is a state of version 1"):
+        load_state(tmp_path / "old.state", owner="me", what="Selecting: state")
+
+
+def stored(folder):
+    store = RunStore(folder)
+    store.save("abc", {"seed": 1, "experiment": {}}, {"share": np.ones(2)}, {"rounds": 3})
+    return store
+
+
+def test_a_run_comes_back_with_versions_and_the_device(tmp_path):
+    run = stored(tmp_path).load("abc")
+    assert (run.about["seed"], run.summary) == (1, {"rounds": 3})
+    assert run.about["device"] == device()
+    assert run.about["versions"]["jax"] == jax.__version__
+    assert "abc" in RunStore(tmp_path)
+    stored(tmp_path)  # replaced
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["abc"]
+
+
+def test_the_device_is_the_one_that_jax_uses(monkeypatch):
+    class Gpu:
+        platform, device_kind = "gpu", "NVIDIA H200"
+
+    monkeypatch.setattr(jax, "local_devices", lambda: [Gpu(), Gpu()])
+    assert device() == "2 x NVIDIA H200"
+
+
+@pytest.mark.parametrize("what", ["result.npz", "summary.json", "experiment.json"])
+def test_a_flipped_bit_in_a_run_is_noticed(what, tmp_path, caplog):
+    store = stored(tmp_path)
+    path = tmp_path / "runs" / "abc" / what
+    original = path.read_bytes()
+    for place in range(0, len(original), max(1, len(original) // 40)):
+        content = bytearray(original)
+        content[place] ^= 4
+        path.write_bytes(content)
+        found = store.load("abc")
+        if found is None:
+            (aside,) = (tmp_path / "runs").glob(".broken-*")
+            assert "abc is not a complete run" in caplog.text
+            os.rename(aside, tmp_path / "runs" / "abc")
+        else:  # white space between the settings
+            assert found.summary == {"rounds": 3}
+    assert "moved to .broken-abc" in caplog.text
+
+
+def test_a_run_of_an_older_format_is_refused_with_a_sentence(tmp_path, caplog):
+    folder = tmp_path / "runs" / "old"
+    folder.mkdir(parents=True)
+    (folder / "experiment.json").write_text(json.dumps({"identity": "old", "seed": 0}))
+    assert RunStore(tmp_path).load("old") is None
+    assert "its format is 1, and this fedpick reads format 2" in caplog.text
+
+
+def test_another_process_is_waited_for(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "fedpick")
+    with RunStore(tmp_path).locked():
+        pass
+    assert "another fedpick" not in caplog.text
+
+
+def test_versions_are_of_what_is_installed():
+    assert set(versions("numpy", "no-such-package")) == {"python", "numpy"}
