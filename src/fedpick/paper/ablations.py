@@ -60,7 +60,6 @@ def _objective(runs: ItemRuns) -> Outcome:
         title="The objective decides: accuracy after the last round, C = 0.03",
         text="Test accuracy of each strategy under minus-probability, where the strategies differ, and under "
         "cross-entropy, where they do not.",
-        x="",
         y="test accuracy, %",
         rows=tuple(rows),
     )
@@ -70,7 +69,6 @@ def _objective(runs: ItemRuns) -> Outcome:
         title="Fashion-MNIST under cross-entropy, C = 0.03",
         text="Test accuracy by round under cross-entropy at both alphas.",
         x="round",
-        y="",
         rows=tuple(curves),
     )
     columns = (

@@ -47,7 +47,7 @@ def by_round(name: str, title: str, runs: ItemRuns, names: Iterable[str]) -> Cha
             result = runs[alpha, strategy]
             rows += curve(strategy, f"alpha = {alpha:g}: {panel}", result.evaluated, unit * result.metric(metric))
     text = "Test accuracy and training loss by round for each strategy, alpha = 2 and 0.3; the bands are spreads."
-    return Chart(name, "lines", title=title, text=text, x="round", y="", rows=tuple(rows))
+    return Chart(name, "lines", title=title, text=text, x="round", rows=tuple(rows))
 
 
 def ends(runs: ItemRuns, names: Iterable[str]) -> Table:

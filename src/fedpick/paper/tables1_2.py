@@ -219,8 +219,6 @@ def _chart(results: dict[str, Result], published: dict[str, Column], alpha: floa
         "dots",
         title=f"Table {number} (alpha = {alpha:g}): the paper's numbers and ours",
         text=text,
-        x="",
-        y="",
         rows=tuple(rows),
     )
 
