@@ -22,7 +22,8 @@ if "--help" in sys.argv:
 if {dies}:
     sys.exit("the port is taken")
 names = ["--port"] if {one_port} else ["--serverappio-api-address", "--fleet-api-address", "--control-api-address"]
-ports = [int(sys.argv[sys.argv.index(name) + 1].split(":")[-1]) for name in names]
+words = [word for argument in sys.argv for word in argument.split("=")]
+ports = [int(words[words.index(name) + 1].split(":")[-1]) for name in names]
 sockets = [socket.create_server(("127.0.0.1", port)) for port in ports]
 print("listening", flush=True)
 time.sleep(60)

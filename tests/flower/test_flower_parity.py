@@ -23,7 +23,8 @@ SELECTORS = {
 
 @pytest.fixture(scope="module")
 def problem():
-    return Synthetic(1, 1, K=10, dim=12, classes=4, seed=5).federation(), Logistic(), Local(tau=4, b=20, eta=0.1)
+    federation = Synthetic(1, 1, K=10, dim=12, classes=4, seed=5).federation()
+    return federation, Logistic().build(federation), Local(tau=4, b=20, eta=0.1)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """A SuperLink and SuperNodes as processes on this machine, all of which end with the context."""
 
+import json
 import os
 import shutil
 import signal
@@ -41,12 +42,9 @@ class Network:
         self.environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(self.home), "HOME": str(self.home)}
         self.environment["PATH"] = f"{_bin()}{os.pathsep}{os.environ.get('PATH', '')}"
         self.ports = free_ports(3)
-        self.one_port = (
-            "--port"
-            in subprocess.run(
-                [_tool("flower-superlink"), "--help"], env=self.environment, capture_output=True, text=True, check=True
-            ).stdout
-        )  # since the APIs of the SuperLink are HTTP; before, each had a port of its own
+        help_ = [_tool("flower-superlink"), "--help"]
+        shown = subprocess.run(help_, env=self.environment, capture_output=True, text=True, check=True).stdout
+        self.one_port = "--port" in shown  # before, each API of the SuperLink had a port of its own
 
     def __enter__(self) -> "Network":
         return self
@@ -59,15 +57,10 @@ class Network:
     def superlink(self) -> None:
         """Start the SuperLink and wait until it listens."""
         runtime, fleet, control = self.ports
-        where = (
-            ["--host", "127.0.0.1", "--port", str(runtime)]
-            if self.one_port
-            else [
-                *("--serverappio-api-address", f"127.0.0.1:{runtime}"),
-                *("--fleet-api-address", f"127.0.0.1:{fleet}"),
-                *("--control-api-address", f"127.0.0.1:{control}"),
-            ]
-        )
+        where = ["--host", "127.0.0.1", "--port", str(runtime)]
+        if not self.one_port:
+            where = [f"--serverappio-api-address=127.0.0.1:{runtime}", f"--fleet-api-address=127.0.0.1:{fleet}"]
+            where.append(f"--control-api-address=127.0.0.1:{control}")
         options = self.security.get("superlink", ["--insecure"])
         self.start("superlink", [_tool("flower-superlink"), *options, *where])
         address = f"127.0.0.1:{runtime if self.one_port else control}"
@@ -97,16 +90,10 @@ class Network:
 
     def run(self, app: Path, settings: dict[str, Any]) -> subprocess.Popen[str]:
         """Submit an app: a process that prints its log and ends with the run."""
-        chosen = " ".join(f"{key}={_toml(value)}" for key, value in settings.items())
+        chosen = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items())  # JSON is TOML here
         command = [_tool("flwr"), "run", str(app), "here", "--stream", "--run-config", chosen]
-        process = subprocess.Popen(
-            command,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        process = subprocess.Popen(command, env=self.environment, start_new_session=True, **pipes)
         self.processes[f"run-{process.pid}"] = process  # type: ignore[assignment]
         return process
 
@@ -204,12 +191,6 @@ folder = ""
 """
 
 
-def _toml(value: Any) -> str:
-    return (
-        f'"{value}"' if isinstance(value, str | Path) else str(value).lower() if isinstance(value, bool) else str(value)
-    )
-
-
 def _bin() -> str:
     return str(Path(sys.executable).parent)
 
@@ -228,11 +209,10 @@ def _groups_below(pid: int) -> set[int]:
     except (OSError, subprocess.CalledProcessError):
         return set()
     rows = [tuple(map(int, line.split())) for line in listing.splitlines()]
-    below, groups = {pid}, set()
+    below = {pid}
     for _ in range(10):  # generations
         below |= {child for child, parent, _ in rows if parent in below}
-    groups = {group for child, _, group in rows if child in below}
-    return groups - {os.getpgrp()}
+    return {group for child, _, group in rows if child in below} - {os.getpgrp()}
 
 
 def _signal(group: int, number: int) -> None:
