@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-Numbers = np.ndarray[Any, Any]  # an array of any shape and dtype
+Numbers = NDArray[Any]  # of any shape
 OVER_CLIENTS: dict[str, tuple[str, Callable[..., Any]]] = {  # of what; each client counts once
     "mean_loss": ("loss", np.mean),
     "worst_loss": ("loss", np.max),

@@ -11,8 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from fedpick.metrics import Numbers
 
-def known(value: Any) -> np.ndarray[Any, Any] | None:
+
+def known(value: Any) -> Numbers | None:
     """The value as numbers, or None where there is nothing to look at: a traced value, a schedule, a placeholder."""
     if isinstance(value, jax.core.Tracer) or not isinstance(
         value, bool | int | float | np.generic | np.ndarray | jax.Array
@@ -35,7 +37,7 @@ def natural(owner: object, name: str, value: Any) -> int:
 
 
 def require(
-    owner: object, name: str, value: Any, rule: str, holds: Callable[[np.ndarray[Any, Any]], Any], whole: bool = False
+    owner: object, name: str, value: Any, rule: str, holds: Callable[[Numbers], Any], whole: bool = False
 ) -> None:
     """Raise unless every number in ``value`` keeps the rule; traced values pass."""
     if isinstance(value, jax.core.Tracer):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,19 +14,31 @@ import pytest
 from typer.testing import CliRunner
 
 from fedpick.cli import app
-from fedpick.experiment import FashionMNIST
-from fedpick.paper import ITEMS, TINY, Check, Claim, chosen, claims, published, reproduce, settings, timing
-from fedpick.paper.report import as_markdown, as_page, write
-from fedpick.report import Chart, curve, dot
-from fedpick.report.html import page, paragraph, table
+from fedpick.experiment import run_missing
+from fedpick.paper import (
+    ITEMS,
+    TINY,
+    Check,
+    Claim,
+    Reproduction,
+    as_markdown,
+    as_page,
+    claims,
+    get_items,
+    published,
+    reproduce,
+    settings,
+    timing,
+    write_report,
+)
 from fedpick.results import Result
-from fedpick.sim import Federation, datasets, pixels, simulate
-from fedpick.storage import RunStore, run_missing
+from fedpick.sim import FashionMNIST, Federation, pixels, simulate
+from fedpick.storage import RunStore
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "power-of-choice.tex"
 
 
-SMALL = TINY._replace(draws=1, fashion_rounds=2, synthetic_rounds=2, quadratic_rounds=20)
+SMALL = replace(TINY, draws=1, fashion_rounds=2, synthetic_rounds=2, quadratic_rounds=20)
 
 
 def stand_in(partition):
@@ -38,8 +51,8 @@ def stand_in(partition):
 
 
 def with_stand_in(patch):
-    patch.setattr(datasets, "find_fashion_mnist", lambda: Path())
-    patch.setattr(FashionMNIST, "federation", lambda self, partition: stand_in(partition))
+    patch.setattr("fedpick.paper.items.find_fashion_mnist", lambda: Path())
+    patch.setattr(FashionMNIST, "federation", lambda self: stand_in(self.partition))
 
 
 def run_everything(folder):
@@ -57,7 +70,7 @@ def tiny(tmp_path_factory):
     environment = {
         **os.environ,
         "FEDPICK_CACHE": "",
-        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
         "XLA_FLAGS": "--xla_backend_optimization_level=0",
     }
     code = "import sys, test_paper; test_paper.run_everything(sys.argv[1])"
@@ -65,7 +78,7 @@ def tiny(tmp_path_factory):
     store = RunStore(folder)
     with pytest.MonkeyPatch.context() as patch:
         with_stand_in(patch)
-        return store, {done.item.name: done for done in reproduce(ITEMS.values(), SMALL, store)}
+        return store, {result.item.name: result for result in reproduce(ITEMS.values(), SMALL, store)}
 
 
 def test_no_item_of_the_paper_is_missing():
@@ -82,12 +95,12 @@ def test_every_item_concludes(name, tiny):
     assert outcome.verdict in ("reproduced", "partly reproduced", "not reproduced")
     for claim in outcome.claims:
         assert claim.checks
-        assert claim.words
+        assert claim.statement
         assert claim.source
         assert claim.reason
         for check in claim.checks:
             assert check.met in ("yes", "partly", "unclear", "no")
-            assert "nan" not in check.found
+            assert "nan" not in check.evidence
     for chart in outcome.charts:
         assert chart.rows
         assert chart.text
@@ -100,7 +113,8 @@ def test_every_item_concludes(name, tiny):
 def test_it_is_written_down(tiny, tmp_path):
     store, found = tiny
     done = list(found.values())
-    paths = write(done, SMALL, store, "fedpick paper --all", tmp_path)
+    reproduction = Reproduction(done, SMALL, store, "fedpick paper --all")
+    paths = write_report(reproduction, tmp_path)
     charts = [chart.name for each in done for chart in each.outcome.charts]
     assert len(charts) == len(set(charts))
     assert {path.name for path in paths} == {
@@ -111,7 +125,7 @@ def test_it_is_written_down(tiny, tmp_path):
     assert "http://" not in re.sub(r"http://www\.w3\.org[^\"' ]*", "", text.split("<script>")[0])  # nothing from afar
     assert text.count("data-chart=") == len(charts)
     assert "tiny version" in text
-    assert as_page(done, SMALL, store, "fedpick paper --all") == text  # byte for byte
+    assert as_page(reproduction) == text  # byte for byte
     markdown = (tmp_path / "reproduction.md").read_text()
     for each in done:
         assert f"## {each.item.source}: {each.item.title}" in markdown
@@ -142,23 +156,24 @@ def test_without_fashion_mnist_the_rest_is_done(tmp_path, monkeypatch):
     def gone():
         raise ConnectionError("fashion_mnist: could not download it; name a folder with FEDPICK_DATA")
 
-    monkeypatch.setattr(datasets, "find_fashion_mnist", gone)
-    one, four = reproduce(chosen(["fig1", "fig4"]), SMALL, RunStore(tmp_path))
+    monkeypatch.setattr("fedpick.paper.items.find_fashion_mnist", gone)
+    one, four = reproduce(get_items(["fig1", "fig4"]), SMALL, RunStore(tmp_path))
     assert one.outcome is not None
     assert four.outcome is None
-    assert "FEDPICK_DATA" in as_markdown([one, four], SMALL, RunStore(tmp_path), "", "figures")
-    assert "Left out: fashion_mnist" in as_page([one, four], SMALL, RunStore(tmp_path), "")
+    reproduction = Reproduction([one, four], SMALL, RunStore(tmp_path), "")
+    assert "FEDPICK_DATA" in as_markdown(reproduction, "figures/")
+    assert "Left out: fashion_mnist" in as_page(reproduction)
 
 
 def test_the_paper_settings():
     experiment = settings.fashion(settings.FULL, settings.FEW["rand"], 0.3)
     assert (experiment.rounds, experiment.local.tau, experiment.local.b, experiment.local.eta) == (500, 30, 64, 0.005)
-    assert experiment.local.decay_at == (150, 300)
-    assert experiment.objective == "minus-probability"
+    assert experiment.local.schedule.at == (150, 300)
+    assert experiment.model.objective == "minus-probability"
     assert len(experiment.seeds) >= 5
-    assert experiment.for_seed(4).partition.seed == 4
+    assert experiment.for_seed(4).data.partition.seed == 4
     assert settings.quadratic(settings.FULL, settings.FEW["rand"], 30).rounds == 15_000
-    assert settings.synthetic(settings.FULL, settings.FEW["rand"]).local.decay_at == (300, 600)
+    assert settings.synthetic(settings.FULL, settings.FEW["rand"]).local.schedule.at == (300, 600)
 
 
 # The rules
@@ -197,11 +212,11 @@ def test_above_as_well_and_times():
     assert claims.as_well("", result([[0.1, 0.7], [0.1, 0.71], [0.1, 0.72]]), BASE).met == "no"
     one = result([[0.1, 0.9]])
     assert claims.above("", one, result([[0.1, 0.5]])).met == "unclear"  # one seed proves nothing
-    assert "one seed" in claims.above("", one, result([[0.1, 0.5]])).found
-    assert claims.times("", [2.0, 2.1, 1.9], 2.0) == Check("", "yes", "2.00 [1.76, 2.26] times")
-    assert claims.times("", [1.2, 1.3, 1.25], 2.0).met == "partly"
-    assert claims.times("", [0.5, 3.0, 1.0]).met == "unclear"
-    assert claims.times("", [0.5, 0.5, 0.51]).met == "no"
+    assert "one seed" in claims.above("", one, result([[0.1, 0.5]])).evidence
+    assert claims.factor_above_one("", [2.0, 2.1, 1.9], 2.0) == Check("", "yes", "2.00 [1.76, 2.26] times")
+    assert claims.factor_above_one("", [1.2, 1.3, 1.25], 2.0).met == "partly"
+    assert claims.factor_above_one("", [0.5, 3.0, 1.0]).met == "unclear"
+    assert claims.factor_above_one("", [0.5, 0.5, 0.51]).met == "no"
 
 
 def test_rounds_until_goes_by_the_mean_over_seeds():
@@ -231,39 +246,19 @@ def test_verdicts():
 
 def test_t_comp_is_timed_on_the_rounds_that_the_simulator_plays():
     for name in ("pow-d, d = 6", "cpow-d, d = 6", "rpow-d, d = 50", "rand"):
-        experiment = settings.fashion(SMALL._replace(fashion_rounds=3), settings.FEW[name], 0.3)
-        federation = stand_in(experiment.partition)
-        timed = timing.Timed(experiment, federation)
+        experiment = settings.fashion(replace(SMALL, fashion_rounds=3), settings.FEW[name], 0.3)
+        federation = stand_in(experiment.data.partition)
+        timed = timing.TimedRun(experiment, federation)
         by_hand = []
         for t in range(3):
             phases = timed.round(t)
             assert (phases[0] > 0) == (name in ("pow-d, d = 6", "cpow-d, d = 6"))
             assert min(phases[1:]) > 0
             by_hand.append(np.asarray(timed.selection.clients))
-        model, local = experiment.built(federation), experiment.local.build()
+        model, local = experiment.model.build(federation), experiment.local
         with pytest.warns(UserWarning, match="simulate: b=64"):
             played = simulate(federation, model, experiment.selector, local, rounds=3, progress=False)
         np.testing.assert_array_equal(played.records["clients"][0], by_hand)
-
-
-# Charts and pages
-
-
-def test_charts_keep_what_can_be_seen():
-    rows = curve("a", "", np.arange(1000), np.ones((3, 1000)))
-    assert len(rows) == 80
-    assert rows[0]["x"] == 0
-    assert rows[-1]["x"] == 999
-    chart = Chart("x", "dots", "t", "t", "", "", (dot("a", "p", "1", 1, 0, 2), dot("b", "q", "1", 1, 0, 2)))
-    assert chart.names == ["a", "b"]
-    assert chart.panels == ["p", "q"]
-
-
-def test_hostile_strings_are_shown_and_not_run():
-    nasty = "<script>alert('x')</script>"
-    text = page(nasty, [paragraph(nasty), table(nasty, [nasty], [[nasty]])])
-    assert nasty not in text
-    assert text.count("&lt;script&gt;") == 6
 
 
 # The command line
@@ -286,7 +281,7 @@ def test_the_list(tmp_path):
     [
         (["fig33"], "did you mean 'fig3'?"),
         ([], "say --all or --list"),
-        (["fig1", "-o", "FILE"], "must be one that can"),
+        (["fig1", "-o", "FILE"], "cannot be written to"),
     ],
 )
 def test_wrong_uses(arguments, sentence, tmp_path):
@@ -302,12 +297,12 @@ def test_an_item_from_the_command_line(tmp_path):
     (tmp_path / "out" / "mine.txt").write_text("x")
     answer = command("fig1", "--quick", "-o", str(tmp_path / "out"), "--docs", str(tmp_path / "docs"))
     assert answer.exit_code == 0, answer.output
-    assert "mine.txt is not of fedpick's" in answer.output
+    assert "mine.txt: not written by fedpick" in answer.output
     assert (tmp_path / "out" / "paper.html").exists()
     assert "(img/paper-fig1.svg)" in (tmp_path / "docs" / "reproduction.md").read_text()
     assert [path.name for path in (tmp_path / "docs" / "img").iterdir()] == ["paper-fig1.svg"]
     again = command("fig1", "--quick", "-o", str(tmp_path / "out"))
-    assert "paper.html is not" not in again.output
+    assert "paper.html: not written" not in again.output
 
 
 @pytest.mark.slow

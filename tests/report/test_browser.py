@@ -10,8 +10,7 @@ import pytest
 from support.made_up import made_up
 
 from fedpick.compare import Comparison, ComparisonReport, draw
-from fedpick.paper import TINY, chosen, reproduce
-from fedpick.paper.report import as_page
+from fedpick.paper import TINY, Reproduction, as_page, get_items, reproduce
 from fedpick.sim import Summary
 from fedpick.storage import RunStore
 
@@ -46,9 +45,9 @@ def report(tmp_path_factory):
 @pytest.fixture(scope="module")
 def paper(tmp_path_factory):
     store = RunStore(tmp_path_factory.mktemp("paper"))
-    done = reproduce(chosen(["fig1"]), TINY, store)
+    results = reproduce(get_items(["fig1"]), TINY, store)
     path = store.folder / "paper.html"
-    path.write_text(as_page(done, TINY, store, "fedpick paper fig1"))
+    path.write_text(as_page(Reproduction(results, TINY, store, "fedpick paper fig1")))
     return path
 
 

@@ -38,11 +38,7 @@ def candidates_by_share(trial: Trial) -> None:
     numbers = candidates.sum(axis=1)
     p = np.asarray(scenario.clients.size) / np.asarray(scenario.clients.size).sum()
     d = int(numbers.max())
-    _need(
-        numbers.min() == d,
-        "candidates_by_share",
-        f"between {numbers.min()} and {d} candidates from the same state",
-    )
+    _need(numbers.min() == d, "candidates_by_share", f"between {numbers.min()} and {d} candidates from the same state")
     _need(not candidates[:, 0].any(), "candidates_by_share", "client 0 of size 0 was a candidate")
     rng = np.random.default_rng(trial.seed)
     expected = np.zeros(trial.K)
@@ -70,11 +66,7 @@ def highest_loss_first(trial: Trial) -> None:
     _, candidates, selection = trial.draws(scenario, state)
     for mask, clients in zip(candidates[:200], selection.clients[:200], strict=True):
         got, best = np.sort(values[clients]), np.sort(values[mask])[-trial.m :]
-        _need(
-            same(got, best),
-            "highest_loss_first",
-            f"seats have losses {got} of {values[mask]}, expected {best}",
-        )
+        _need(same(got, best), "highest_loss_first", f"seats have losses {got} of {values[mask]}, expected {best}")
     _, candidates, selection = trial.draws(trial.scenario(), selector.init(trial.K))
     seated = np.zeros_like(candidates)
     np.put_along_axis(seated, np.asarray(selection.clients), True, axis=1)

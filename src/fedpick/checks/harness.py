@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from fedpick.metrics import Numbers
 from fedpick.protocol import Clients, Report, Selection, Selector, check_clients, pick, round_keys
 
 DRAWS = 4000
@@ -127,6 +128,6 @@ def need(holds: Any, rule: str, what: str) -> None:
         raise LawBrokenError(f"{rule}: {what}")
 
 
-def _numbers(leaf: Any) -> np.ndarray[Any, Any]:
+def _numbers(leaf: Any) -> Numbers:
     is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return np.asarray(jax.random.key_data(leaf) if is_key else leaf)

@@ -1,5 +1,6 @@
 """``fedpick paper``: every figure and table of the paper, ours beside theirs, with a verdict."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,28 +13,33 @@ from fedpick.cli._common import (
     cli_errors,
     command_line,
     console,
+    ignore_unknown_files,
     set_data_dir,
 )
 from fedpick.cli._progress import ProgressBar, duration
 
 
 def paper(
-    items: Annotated[list[str] | None, typer.Argument(help="Names of figures and tables; --list shows them.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="Show the items and what is left to run, and end.")] = False,
+    items: Annotated[list[str] | None, typer.Argument(help="Names of figures and tables; see --list.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All items.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the items and what is left to run.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version, labelled as such, in minutes.")] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of partitions and draws of problems.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of partitions and of draws of the other problems.")
+    ] = None,
     output: Output = Path("paper"),
-    docs: Annotated[Path | None, typer.Option(help="Write reproduction.md and img/paper-*.svg there, too.")] = None,
+    docs: Annotated[
+        Path | None, typer.Option(help="Also write reproduction.md and img/paper-*.svg to this folder.")
+    ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder with Fashion-MNIST; else FEDPICK_DATA, or a download.")
+        Path | None, typer.Option(help="Folder of Fashion-MNIST [default: FEDPICK_DATA, or a download].")
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Reproduce the paper: ours beside the published numbers, with a verdict for every claim.
 
-    What is done is kept in the output folder, and goes on there after an interruption.
+    Finished runs are kept in the output folder; after an interruption, the same command continues.
 
     Examples:
 
@@ -45,69 +51,55 @@ def paper(
     """
     with cli_errors(debug, output):
         set_data_dir(data)
-        _paper(items or [], every, listed, quick, seeds, output, docs, quiet)
+        from fedpick.experiment import missing
+        from fedpick.paper import FULL, ITEMS, QUICK, Reproduction, get_items, reproduce, write_docs, write_report
+        from fedpick.storage import RunStore
+
+        size = QUICK if quick else FULL
+        if seeds is not None:
+            size = replace(size, name=f"{size.name}, {seeds}-seed", seeds=seeds, draws=seeds)
+        selected = get_items(ITEMS if every or (listed and not items) else items or [])
+        if not selected:
+            raise ValueError(f"paper: name an item ({', '.join(ITEMS)}), or say --all or --list")
+        if listed:
+            _list(selected, size, output)
+            return
+        store = RunStore(output)
+        ignore_unknown_files(store, "paper", ("paper.html", "reproduction.md", "figures"))
+        batches = missing([experiment for item in selected for experiment in item.experiments(size).values()], store)
+        work, runs = sum(batch.seconds for batch in batches), sum(len(batch.runs) for batch in batches)
+        if runs and not quiet:
+            typer.echo(f"{runs} runs to do, about {duration(work)} on two cores", err=True)
+        with ProgressBar(work, quiet) as bar:
+
+            def show_progress(item: Any, batch: Any, so_far: Any) -> None:
+                bar.at(item.source, batch.seconds, so_far.rounds / batch.points[0].rounds)
+
+            def show_verdict(result: Any) -> None:
+                verdict = "left out" if result.outcome is None else result.outcome.verdict
+                bar.note(f"{result.item.source}, {result.item.title}: {verdict}")
+
+            results = reproduce(
+                selected,
+                size,
+                store,
+                on_start=lambda item: bar.begin(item.source),
+                on_progress=show_progress,
+                on_end=show_verdict,
+            )
+        reproduction = Reproduction(results, size, store, command_line())
+        pages = write_report(reproduction, output)
+        if docs is not None:
+            write_docs(reproduction, docs)
+        for item, outcome, left_out in results:
+            if outcome is None:
+                typer.echo(f"left out: {item.source} ({left_out}; here: --data)", err=True)
+        typer.echo(str(pages[0]))
+        if all(result.outcome is None for result in results):
+            raise typer.Exit(1)
 
 
-def _paper(
-    names: list[str],
-    every: bool,
-    listed: bool,
-    quick: bool,
-    seeds: int | None,
-    output: Path,
-    docs: Path | None,
-    quiet: bool,
-) -> None:
-    from fedpick.experiment import missing
-    from fedpick.paper import FULL, ITEMS, QUICK, chosen, reproduce
-    from fedpick.storage import RunStore
-
-    size = QUICK if quick else FULL
-    if seeds is not None:
-        size = size._replace(name=f"{size.name}, {seeds}-seed", seeds=seeds, draws=seeds)
-    items = chosen(ITEMS if every or (listed and not names) else names)
-    if not items:
-        raise ValueError(f"paper: name an item ({', '.join(ITEMS)}), or say --all or --list")
-    if listed:
-        _show(items, size, output)
-        return
-    store = RunStore(output)
-    for stranger in store.unknown_files(("paper.html", "reproduction.md", "figures")):
-        typer.echo(f"paper: {stranger} is not of fedpick's; it is left alone", err=True)
-    needed = [experiment for item in items for experiment in item.experiments(size).values()]
-    batches = missing(needed, store)
-    work, runs = sum(batch.seconds for batch in batches), sum(len(batch.runs) for batch in batches)
-    if runs and not quiet:
-        typer.echo(f"{runs} runs are to be done, about {duration(work)} on two cores", err=True)
-    with ProgressBar(work, quiet) as whole:
-
-        def watch(item: Any, batch: Any, so_far: Any) -> None:
-            whole.at(f"{item.source}", batch.seconds, so_far.rounds / batch.points[0].rounds)
-
-        def ended(done: Any) -> None:
-            verdict = "left out" if done.outcome is None else done.outcome.verdict
-            whole.note(f"{done.item.source}, {done.item.title}: {verdict}")
-
-        found = reproduce(items, size, store, watch, ended, began=lambda item: whole.begin(item.source))
-    _write(found, size, store, output, docs)
-
-
-def _write(found: Any, size: Any, store: Any, output: Path, docs: Path | None) -> None:
-    from fedpick.paper.report import write, write_docs
-
-    command = command_line()
-    pages = write(found, size, store, command, output)
-    if docs is not None:
-        write_docs(found, size, store, command, docs)
-    for each in found:
-        if each.outcome is None:
-            typer.echo(f"left out: {each.item.source} ({each.left_out}; here: --data)", err=True)
-    typer.echo(str(pages[0]))
-    if all(each.outcome is None for each in found):
-        raise typer.Exit(1)
-
-
-def _show(items: Any, size: Any, output: Path) -> None:
+def _list(items: Any, size: Any, output: Path) -> None:
     from rich.table import Table
 
     from fedpick.experiment import missing

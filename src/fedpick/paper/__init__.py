@@ -1,8 +1,9 @@
-"""The paper, reproduced: every figure and table as data, run, compared with what is claimed, and judged."""
+"""The paper, reproduced: every figure and table run again, compared with what it claims, with a verdict."""
 
 from fedpick.paper.claims import Check, Claim
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
-from fedpick.paper.items import ITEMS, ItemResult, chosen, reproduce
+from fedpick.paper.items import ITEMS, ItemResult, get_items, reproduce
+from fedpick.paper.report import Reproduction, as_markdown, as_page, write_docs, write_report
 from fedpick.paper.settings import FULL, QUICK, TINY, Size
 
 __all__ = [
@@ -16,8 +17,13 @@ __all__ = [
     "ItemResult",
     "ItemRuns",
     "Outcome",
+    "Reproduction",
     "Size",
     "Table",
-    "chosen",
+    "as_markdown",
+    "as_page",
+    "get_items",
     "reproduce",
+    "write_docs",
+    "write_report",
 ]

@@ -1,4 +1,4 @@
-"""What the paper claims, what we found, and the rules that turn the two into a verdict.
+"""Claims, checks and verdicts: the rules by which our runs decide a claim of the paper.
 
 Every rule looks at the runs of the same seeds in pairs and gives a 95 % interval (Student's t). "About x" is held to
 mean a mean of at least four fifths of x; "as well as" that the interval lies within two points of accuracy. A check is
@@ -11,29 +11,30 @@ from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedpick.results import Interval, Result, confidence, interval
+from fedpick.report import Row, dot
+from fedpick.results import Interval, Result, Spread, confidence, interval
 
 Met = Literal["yes", "partly", "unclear", "no"]
 Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
-Numbers = np.ndarray[Any, Any]
 
 ABOUT = 0.8  # of what is claimed
 AS_WELL = 2.0  # points of accuracy
 
 
 class Check(NamedTuple):
-    """One thing that must be true, whether it is, and the numbers."""
+    """One condition of a claim, whether it is met, and the numbers."""
 
     what: str
     met: Met
-    found: str
+    evidence: str
 
 
 class Claim(NamedTuple):
-    """A sentence of the paper and the checks that decide it."""
+    """A statement of the paper and the checks that decide it."""
 
-    words: str
+    statement: str
     source: str
     checks: tuple[Check, ...]
 
@@ -44,66 +45,74 @@ class Claim(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it is not more than that: the checks that were not met."""
-        short = [f"{check.what} ({check.found})" for check in self.checks if check.met != "yes"]
+        """The checks that were not met."""
+        short = [f"{check.what} ({check.evidence})" for check in self.checks if check.met != "yes"]
         met = f"{len(self.checks) - len(short)} of {len(self.checks)} checks are met"
         return f"{met}; not, or not surely: {'; '.join(short)}" if short else met
 
 
 def overall(met: Iterable[Met]) -> Verdict:
-    """What several checks say together.
+    """The verdict of several checks together.
 
     >>> overall(["yes", "no"])
     'partly reproduced'
     """
-    found = set(met)
-    if found == {"yes"}:
+    kinds = set(met)
+    if kinds == {"yes"}:
         return "reproduced"
-    return "partly reproduced" if found & {"yes", "partly"} else "not reproduced"
+    return "partly reproduced" if kinds & {"yes", "partly"} else "not reproduced"
 
 
-def accuracy(result: Result) -> Numbers:
+def above_zero(difference: Interval) -> Met:
+    """Whether the mean of a difference is above 0."""
+    return "yes" if difference.low > 0 else "no" if difference.high <= 0 else "unclear"
+
+
+def dot_with_spread(name: str, panel: str, x: str, values: NDArray[Any]) -> Row:
+    """A chart's dot for the mean over seeds, with one standard deviation."""
+    mean, deviation = Spread.of(values)
+    deviation = float(np.nan_to_num(deviation))
+    return dot(name, panel, x, mean, mean - deviation, mean + deviation)
+
+
+def accuracy(result: Result) -> NDArray[Any]:
     """Test accuracy after the last round in percent, one per seed."""
     return np.asarray(100 * result.metric("test_accuracy")[:, -1])
 
 
 def gain(what: str, better: Result, base: Result, points: float) -> Check:
-    """Whether ``better`` ends about so many points of accuracy above ``base``, or more."""
-    found = interval(accuracy(better) - accuracy(base))
-    met = _above_zero(found)
-    if met == "yes" and found.mean < ABOUT * points:
+    """Whether ``better`` ends about this many points of accuracy above ``base``, or more."""
+    difference = interval(accuracy(better) - accuracy(base))
+    met = above_zero(difference)
+    if met == "yes" and difference.mean < ABOUT * points:
         met = "partly"
-    return Check(f"{what}: about {points:g} points more", met, f"{found} points")
+    return Check(f"{what}: about {points:g} points more", met, f"{difference} points")
 
 
 def above(what: str, better: Result, base: Result) -> Check:
     """Whether ``better`` ends with a higher accuracy than ``base``."""
-    return more(what, accuracy(better) - accuracy(base), "points")
+    return positive(what, accuracy(better) - accuracy(base), "points")
 
 
-def more(what: str, differences: Any, unit: str) -> Check:
+def positive(what: str, differences: Any, unit: str) -> Check:
     """Whether differences over seeds are above 0."""
-    found = interval(differences)
-    return Check(what, _above_zero(found), f"{found} {unit}")
-
-
-def _above_zero(found: Interval) -> Met:
-    return "yes" if found.low > 0 else "no" if found.high <= 0 else "unclear"
+    difference = interval(differences)
+    return Check(what, above_zero(difference), f"{difference} {unit}")
 
 
 def as_well(what: str, one: Result, other: Result) -> Check:
-    """Whether two strategies end within two points of each other."""
-    found = interval(accuracy(one) - accuracy(other))
-    within = found.low >= -AS_WELL and found.high <= AS_WELL
-    outside = found.low > AS_WELL or found.high < -AS_WELL
-    return Check(what, "yes" if within else "no" if outside else "unclear", f"{found} points")
+    """Whether two strategies end within two points of accuracy of each other."""
+    difference = interval(accuracy(one) - accuracy(other))
+    within = difference.low >= -AS_WELL and difference.high <= AS_WELL
+    outside = difference.low > AS_WELL or difference.high < -AS_WELL
+    return Check(what, "yes" if within else "no" if outside else "unclear", f"{difference} points")
 
 
-def times(what: str, factors: Any, claimed: float = 1.0) -> Check:
-    """Whether factors over seeds are above 1, and about what is claimed or more; their geometric mean is shown."""
-    found = interval(np.log(factors))
-    mean, low, high = np.exp(found)
-    met = _above_zero(found)
+def factor_above_one(what: str, factors: Any, claimed: float = 1.0) -> Check:
+    """Whether the geometric mean of factors over seeds is above 1, and about what is claimed or more."""
+    logarithm = interval(np.log(factors))
+    mean, low, high = np.exp(logarithm)
+    met = above_zero(logarithm)
     if met == "yes" and mean < ABOUT * claimed:
         met = "partly"
     return Check(what, met, f"{mean:.2f} [{low:.2f}, {high:.2f}] times")
@@ -115,7 +124,7 @@ def rounds_until(result: Result, share: float = 0.6) -> float:
 
 
 def first(rounds: Any, reached: Any) -> float:
-    """The round of the first True; inf where there is none."""
+    """The round of the first True, or inf."""
     return float(rounds[np.argmax(reached)]) if np.any(reached) else float("inf")
 
 
@@ -123,18 +132,18 @@ def sooner(what: str, better: Result, base: Result, share: float = 0.6) -> Check
     """Whether ``better`` reaches the accuracy in fewer rounds than ``base``, by the mean over the seeds."""
     ours, theirs = rounds_until(better, share), rounds_until(base, share)
     met: Met = "yes" if ours < theirs else "no"
-    return Check(what, met, f"{shown(ours)} against {shown(theirs)} rounds to {share:.0%}")
+    return Check(what, met, f"{number_text(ours)} against {number_text(theirs)} rounds to {share:.0%}")
 
 
-def area(result: Result, metric: str) -> Numbers:
-    """The mean of a metric over all rounds, one per seed: of a loss, lower means faster or better."""
+def area(result: Result, metric: str) -> NDArray[Any]:
+    """The mean of a metric over all rounds, one per seed; a lower loss is faster or better."""
     return np.asarray(result.metric(metric).mean(axis=1))
 
 
 def speed_up(better: Result, base: Result, metric: str, value: float) -> tuple[float, float, float, int]:
-    """How many times fewer rounds ``better`` takes to the value: median over seeds, its interval, and how many count.
+    """Rounds to the value, ``base`` over ``better``: median over seeds, its interval, and the number of seeds counted.
 
-    A seed counts where at least one of the two gets there; inf where only ``better`` does, 0 where only ``base``.
+    A seed counts where at least one of the two reaches it; inf where only ``better`` does, 0 where only ``base``.
     """
     ours, theirs = better.rounds_to(metric, value), base.rounds_to(metric, value)
     counts = np.isfinite(ours) | np.isfinite(theirs)
@@ -145,6 +154,6 @@ def speed_up(better: Result, base: Result, metric: str, value: float) -> tuple[f
     return *confidence(ratios), int(counts.sum())
 
 
-def shown(number: float, digits: int = 0) -> str:
-    """A number for people; a dash where it was not reached."""
+def number_text(number: float, digits: int = 0) -> str:
+    """A number as text; "never" for inf and "-" for NaN."""
     return f"{number:.{digits}f}" if np.isfinite(number) else "never" if number > 0 else "-"

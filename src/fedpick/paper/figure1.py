@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.paper.claims import Check, Claim, more
+from fedpick.paper.claims import Check, Claim, positive
 from fedpick.paper.item import Item, ItemRuns, Outcome
+from fedpick.protocol import Selector
 from fedpick.report import Chart, curve
 from fedpick.selectors import PowerOfChoice, Rand
 from fedpick.theory import fedavg_trajectory, highest_loss_gap, two_clients
@@ -14,7 +15,7 @@ A, B, STEP, TAU, START, ROUNDS = 1.0, 3.0, 0.1, 2, 5.0, 30
 ORDER = (2, 2, 1, 1, 2)  # in which the paper's Figure 1b selects
 
 
-def _figure_1(found: ItemRuns) -> Outcome:
+def _figure_1(runs: ItemRuns) -> Outcome:
     problem = two_clients(A, B)
 
     def replay(order: Any) -> Any:
@@ -25,13 +26,13 @@ def _figure_1(found: ItemRuns) -> Outcome:
             path.append(w)
         return problem.excess(np.asarray(path)[:, None])
 
-    def play(selector: Any, runs: int) -> Any:
+    def simulated(selector: Selector[Any], number: int) -> Any:
         path = fedavg_trajectory(
-            problem, selector, lambda t: STEP + 0 * t, tau=TAU, rounds=ROUNDS, start=[START], runs=runs
+            problem, selector, lambda t: STEP + 0 * t, tau=TAU, rounds=ROUNDS, start=[START], runs=number
         )
-        return problem.excess(path.w.reshape(-1, 1)).reshape(runs, -1)
+        return problem.excess(path.w.reshape(-1, 1)).reshape(number, -1)
 
-    highest, random, paper = play(PowerOfChoice(m=1, d=2), 1), play(Rand(m=1), 200), replay(ORDER)
+    highest, random, paper = simulated(PowerOfChoice(m=1, d=2), 1), simulated(Rand(m=1), 200), replay(ORDER)
     rounds = np.arange(ROUNDS + 1)
     rows = [
         *curve("higher loss", "", rounds, highest),
@@ -51,7 +52,7 @@ def _figure_1(found: ItemRuns) -> Outcome:
                     "yes" if ahead else "no",
                     f"F - F* after five rounds {highest[0, 5]:.3f} against {paper[-1]:.3f}",
                 ),
-                more(
+                positive(
                     "ahead of random orders over 30 rounds",
                     (random - highest).mean(axis=1),
                     "in F - F*, mean over the rounds",
@@ -71,12 +72,12 @@ def _figure_1(found: ItemRuns) -> Outcome:
     )
     title = "Two clients: the one of higher loss, or one at random"
     text = "F minus its minimum by round falls faster when the client of higher loss is selected than at random."
-    chart = Chart("fig1", "lines", title, text, "round", "F(w) - F*", tuple(rows))
-    return Outcome(claims, (chart,), (), (remark,))
+    chart = Chart("fig1", "lines", title=title, text=text, x="round", y="F(w) - F*", rows=tuple(rows))
+    return Outcome(claims, (chart,), remarks=(remark,))
 
 
 def _other_pairs(number: int = 200) -> tuple[int, int]:
-    """In how many of random two-client problems the higher loss is ahead of a random order, by the mean over rounds."""
+    """The number of random two-client problems in which the higher loss is ahead of a random order, and of all."""
     rng = np.random.default_rng(0)
     wins = 0
     for _ in range(number):
@@ -96,8 +97,8 @@ def _other_pairs(number: int = 200) -> tuple[int, int]:
 FIGURE_1 = Item(
     "fig1",
     "Figure 1",
-    "The two-client example",
-    f"F_1 = (w - {A:g})^2 / 2 and F_2 = (w + {B:g})^2 / 2 with equal shares, one seat, {TAU} local steps of {STEP:g} "
-    f"from w = {START:g}. The paper gives neither the functions nor the steps; these are ours.",
-    _figure_1,
+    title="The two-client example",
+    about=f"F_1 = (w - {A:g})^2 / 2 and F_2 = (w + {B:g})^2 / 2 with equal shares, one seat, {TAU} local steps of "
+    f"{STEP:g} from w = {START:g}. The paper gives neither the functions nor the steps; these are ours.",
+    conclude=_figure_1,
 )

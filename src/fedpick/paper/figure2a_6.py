@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.paper.claims import Check, Claim, Met, more, times
+from fedpick.paper.claims import Check, Claim, Met, factor_above_one, positive
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, quadratic, quadratic_selectors
 from fedpick.report import Chart, curve
@@ -15,30 +15,26 @@ from fedpick.sim import quadratic_optimum
 NEAR = 0.01  # of the first F - F*: where a race is measured
 
 
-def _quadratic_runs(size: Size) -> Experiments:
-    return {
-        f"K = {K}, {name}": quadratic(size, selector, K)
-        for K in (30, 100)
-        for name, selector in quadratic_selectors(K).items()
-    }
+def _quadratic_experiments(size: Size, sizes: tuple[int, ...] = (30, 100)) -> Experiments:
+    return {(K, name): quadratic(size, each, K) for K in sizes for name, each in quadratic_selectors(K).items()}
 
 
-def _gaps(found: ItemRuns, name: str) -> Result:
-    """The result with F - F* in the place of the loss."""
-    result, experiment = found[name], found.experiments[name]
+def _gaps(runs: ItemRuns, K: int, name: str) -> Result:
+    """The result with F - F* as its loss."""
+    result, experiment = runs[K, name], runs.experiments[K, name]
     lowest = [quadratic_optimum(experiment.for_seed(seed).federation())[1] for seed in experiment.seeds]
     # In float32 a loss at the optimum may come out a little below F*.
     gap = np.maximum(result.metric("loss") - np.asarray(lowest)[:, None], 1e-6)
     return Result(result.runs, result.share, result.model_bytes, result.evaluated, {"loss": gap}, result.records)
 
 
-def _figure_2a(found: ItemRuns) -> Outcome:
+def _figure_2a(runs: ItemRuns) -> Outcome:
     rows, table = [], []
     checks: dict[str, list[Check]] = {"faster": [], "with d": [], "floor": []}
     floors: dict[tuple[int, str], Any] = {}
     for K in (30, 100):
         names = list(quadratic_selectors(K))
-        gaps = {name: _gaps(found, f"K = {K}, {name}") for name in names}
+        gaps = {name: _gaps(runs, K, name) for name in names}
         near: dict[str, Any] = {}
         for name in names:
             gap = gaps[name].metric("loss")
@@ -46,21 +42,21 @@ def _figure_2a(found: ItemRuns) -> Outcome:
             near[name] = _rounds_near(gaps[name])
             floors[K, name] = gap[:, -1]
         for name in names[1:]:
-            faster = times(f"K = {K}, {name}: speed-up to 1 % of the start", near["rand"] / near[name])
+            faster = factor_above_one(f"K = {K}, {name}: speed-up to 1 % of the start", near["rand"] / near[name])
             checks["faster"].append(faster)
             ends = [f"{np.median(floors[K, each]):.3g}" for each in (name, "rand")]
-            table.append((f"{K}", name, faster.found, *ends))
+            table.append((f"{K}", name, faster.evidence, *ends))
         for less, larger in itertools.pairwise(names[1:]):
             what = f"K = {K}: {larger.split(', ')[1]} above {less.split(', ')[1]}"
-            checks["with d"].append(more(what, 100 * np.log(near[less] / near[larger]), "% fewer rounds"))
+            checks["with d"].append(positive(what, 100 * np.log(near[less] / near[larger]), "% fewer rounds"))
         bias = np.log10(floors[K, names[-1]] / floors[K, names[1]])
-        checks["floor"].append(more(f"K = {K}: {names[-1]} ends above {names[1]}", bias, "powers of ten"))
-    smaller = more(
+        checks["floor"].append(positive(f"K = {K}: {names[-1]} ends above {names[1]}", bias, "powers of ten"))
+    smaller = positive(
         "the last F - F* with d = K is smaller for K = 100 than for K = 30",
         np.log10(floors[30, "pow-d, d = 30"] / floors[100, "pow-d, d = 100"]),
         "powers of ten",
     )
-    start = found["K = 30, rand"].metric("loss")[:, 0]
+    start = runs[30, "rand"].metric("loss")[:, 0]
     share = float(np.median(floors[30, "pow-d, d = 6"] / start))
     rand = float(np.median(floors[30, "rand"] / start))
     negligible: Met = "yes" if share < NEAR else "no"
@@ -88,25 +84,25 @@ def _figure_2a(found: ItemRuns) -> Outcome:
     text = (
         "The logarithm of F minus its minimum by round for rand and pow-d with several d, for 30 and for 100 clients."
     )
-    chart = Chart("fig2a", "lines", title, text, "round", "log10 of F(w) - F*", tuple(rows))
+    chart = Chart("fig2a", "lines", title=title, text=text, x="round", y="log10 of F(w) - F*", rows=tuple(rows))
     columns = ("K", "strategy", "speed-up over rand", "last F - F*, median", "that of rand")
     return Outcome(claims, (chart,), (Table("Rounds to a hundredth of the first F - F*", columns, tuple(table)),))
 
 
 def _rounds_near(gaps: Result) -> Any:
-    """The round at which F - F* falls to a hundredth of the first one; the last round where it does not."""
+    """The round at which F - F* falls to a hundredth of the first one, or the last round."""
     gap = gaps.metric("loss")
     reached = gap <= NEAR * gap[:, :1]
     return np.where(reached.any(axis=1), gaps.evaluated[reached.argmax(axis=1)], gaps.evaluated[-1]).astype(float)
 
 
-def _figure_6(found: ItemRuns) -> Outcome:
+def _figure_6(runs: ItemRuns) -> Outcome:
     names = ("rand", "pow-d, d = 6", "pow-d, d = 15")  # the paper does not say d
-    experiment = found.experiments["K = 30, rand"]
+    experiment = runs.experiments[30, "rand"]
     share = np.stack([np.asarray(experiment.for_seed(seed).federation().share) for seed in experiment.seeds])
     frequency = {}
     for name in names:
-        counts = found[f"K = 30, {name}"].counts
+        counts = runs[30, name].counts
         frequency[name] = counts / counts.sum(axis=1, keepdims=True)
     rows = []
     for name, values in (("data share", share), *frequency.items()):  # of the first draw, as the paper shows one
@@ -132,7 +128,7 @@ def _figure_6(found: ItemRuns) -> Outcome:
             "selected often, and those of the highest size not necessarily.",
             "Figure 6, appendix",
             (
-                more(
+                positive(
                     "pow-d is farther from the data shares than rand",
                     distance["pow-d, d = 6"] - distance["rand"],
                     "in total variation",
@@ -144,13 +140,15 @@ def _figure_6(found: ItemRuns) -> Outcome:
     )
     title = "Who is selected on the quadratic problem, K = 30, m = 3"
     text = "Selected frequency of each client: rand follows the data shares, pow-d does not."
-    chart = Chart("fig6", "lines", title, text, "client, by data share", "share of all seats", tuple(rows))
+    chart = Chart(
+        "fig6", "lines", title=title, text=text, x="client, by data share", y="share of all seats", rows=tuple(rows)
+    )
     columns = ("strategy", "distance to the data shares", "correlation with them", "share of the most selected")
     return Outcome(claims, (chart,), (Table("Over all draws", columns, tuple(table)),))
 
 
 def _usually(what: str, happens: Any) -> Check:
-    """Whether something is so in more than half of the draws; unclear where it is so at times."""
+    """Whether it happens in more than half of the draws; unclear where it happens in some."""
     number = int(np.sum(happens))
     met: Met = "yes" if 2 * number > len(happens) else "unclear" if number else "no"
     return Check(what, met, f"in {number} of {len(happens)} draws")
@@ -159,20 +157,18 @@ def _usually(what: str, happens: Any) -> Check:
 FIGURE_2A = Item(
     "fig2a",
     "Figure 2a",
-    "Quadratic problem: F - F* by round",
-    "K = 30 and 100, m = K/10, tau = 2, eta = 2e-5, rand and pow-d over d, many draws of the problem. For K = 100 "
-    "the paper names only d = 15; 30, 60 and 100 are ours.",
-    _figure_2a,
-    _quadratic_runs,
+    title="Quadratic problem: F - F* by round",
+    about="K = 30 and 100, m = K/10, tau = 2, eta = 2e-5, rand and pow-d over d, many draws of the problem. For "
+    "K = 100 the paper names only d = 15; 30, 60 and 100 are ours.",
+    conclude=_figure_2a,
+    experiments=_quadratic_experiments,
 )
 FIGURE_6 = Item(
     "fig6",
     "Figure 6",
-    "Selected-client profile",
-    "How often each client was selected on the quadratic problem, K = 30, C = 0.1. The paper does not say d; 6 and "
-    "15 here. The picture is of the first draw, the table of all.",
-    _figure_6,
-    lambda size: {
-        f"K = 30, {name}": quadratic(size, selector, 30) for name, selector in quadratic_selectors(30).items()
-    },
+    title="Selected-client profile",
+    about="How often each client was selected on the quadratic problem, K = 30, C = 0.1. The paper does not say d; 6 "
+    "and 15 here. The picture is of the first draw, the table of all.",
+    conclude=_figure_6,
+    experiments=lambda size: _quadratic_experiments(size, (30,)),
 )

@@ -4,22 +4,22 @@ import itertools
 
 import numpy as np
 
-from fedpick.paper.claims import Check, Claim, Met, more
+from fedpick.paper.claims import Check, Claim, Met, positive
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import quadratic_selectors
 from fedpick.report import Chart, dot
 from fedpick.sim import Quadratic
-from fedpick.theory import grid, quadratic_problem, skews
+from fedpick.theory import federation_problem, grid, skews
 
 
-def _figure_2b(found: ItemRuns) -> Outcome:
-    draws = min(found.size.draws, 5)
-    settings = {"draws": draws, "per_axis": found.size.grid, "reach": 150}
-    measured = found.store.cached_result("skews", settings, lambda: _skews(draws, found.size.grid))
+def _figure_2b(runs: ItemRuns) -> Outcome:
+    draws = min(runs.size.draws, 5)
+    settings = {"draws": draws, "per_axis": runs.size.grid, "reach": 150}
+    skew = runs.store.cached_result("skews", settings, lambda: _skews(draws, runs.size.grid))
     rows, table = [], []
     checks: dict[str, list[Check]] = {"above": [], "grow": [], "trade": [], "defined": []}
     for K in (30, 100):
-        values = {name: np.asarray(measured[f"{K}"][name]) for name in quadratic_selectors(K)}  # [draws, 3]
+        values = {name: np.asarray(skew[f"{K}"][name]) for name in quadratic_selectors(K)}  # [draws, 3]
         for name, value in values.items():
             for place, measure in ((0, "rho-bar: speed"), (1, "rho-tilde / rho-bar: bias")):
                 spread = value[:, place].std()
@@ -29,15 +29,15 @@ def _figure_2b(found: ItemRuns) -> Outcome:
         names = list(values)
         for name in names[1:]:
             checks["above"].append(
-                more(f"K = {K}, {name}", values[name][:, 0] - values["rand"][:, 0], "above rand's rho-bar")
+                positive(f"K = {K}, {name}", values[name][:, 0] - values["rand"][:, 0], "above rand's rho-bar")
             )
             below = values[name][:, 2] - values["rand"][:, 2]
-            checks["defined"].append(more(f"K = {K}, {name}: over all pairs", below, "above rand's"))
+            checks["defined"].append(positive(f"K = {K}, {name}: over all pairs", below, "above rand's"))
         for less, larger in itertools.pairwise(names[1:]):
             what = f"K = {K}, {less.split(', ')[1]} to {larger.split(', ')[1]}"
             for place, measure in ((0, "rho-bar"), (1, "ratio")):
                 checks["grow"].append(
-                    more(f"{what}: {measure}", values[larger][:, place] - values[less][:, place], "more")
+                    positive(f"{what}: {measure}", values[larger][:, place] - values[less][:, place], "more")
                 )
         if K == 100:
             ratio = float(values["pow-d, d = 15"][:, 1].mean() / values["rand"][:, 1].mean())
@@ -67,7 +67,7 @@ def _figure_2b(found: ItemRuns) -> Outcome:
     )
     title = "Selection skew on the quadratic problem: speed against bias"
     text = "rho-bar, and rho-tilde over rho-bar, for rand and pow-d with several d: both rise with d."
-    chart = Chart("fig2b", "dots", title, text, "", "skew", tuple(rows))
+    chart = Chart("fig2b", "dots", title=title, text=text, y="skew", rows=tuple(rows))
     columns = ("K", "strategy", "rho-bar (w' = w)", "rho-tilde / rho-bar", "rho-bar over all pairs")
     remark = (
         "rho-bar is defined as a minimum over all pairs of w and w'. Taken so it falls with d, far below 1 (last "
@@ -75,31 +75,29 @@ def _figure_2b(found: ItemRuns) -> Outcome:
         "measured: the authors' released estimate for K = 30 and d = 6, 9, 15, 30 is 1.31, 1.45, 1.61, 1.80 for "
         "rho-bar and 1.78, 2.12, 2.69, 3.55 for the ratio, on another draw. See docs/theory.md."
     )
-    whole = Table(f"Skews over {draws} draws, on a grid", columns, tuple(table))
-    return Outcome(claims, (chart,), (whole,), (remark,))
+    means = Table(f"Skews over {draws} draws, on a grid", columns, tuple(table))
+    return Outcome(claims, (chart,), (means,), remarks=(remark,))
 
 
 def _skews(draws: int, per_axis: int) -> dict[str, dict[str, list[list[float]]]]:
     """By K, strategy and draw: rho-bar, rho-tilde / rho-bar, and rho-bar over all pairs."""
     points = grid(-150, 150, per_axis=per_axis, v=5)
-    measured: dict[str, dict[str, list[list[float]]]] = {}
+    by_size: dict[str, dict[str, list[list[float]]]] = {}
     for K in (30, 100):
         by_name: dict[str, list[list[float]]] = {name: [] for name in quadratic_selectors(K)}
         for seed in range(draws):
-            federation = Quadratic(K=K, seed=seed).federation()
-            x = np.asarray(federation.x, float)
-            problem = quadratic_problem(federation.share, x[:, 0], x[:, 1:])
+            problem = federation_problem(Quadratic(K=K, seed=seed).federation())
             for name, selector in quadratic_selectors(K).items():
                 same, every = (skews(selector, problem, points, pairs=pairs) for pairs in ("same", "all"))
                 by_name[name].append([float(same.rho_bar), float(same.ratio), float(every.rho_bar)])
-        measured[f"{K}"] = by_name
-    return measured
+        by_size[f"{K}"] = by_name
+    return by_size
 
 
 FIGURE_2B = Item(
     "fig2b",
     "Figure 2b",
-    "Quadratic problem: selection skew",
-    "rho-bar and rho-tilde / rho-bar on a grid over w, exactly and not by 10,000 simulated selections.",
-    _figure_2b,
+    title="Quadratic problem: selection skew",
+    about="rho-bar and rho-tilde / rho-bar on a grid over w, exactly and not by 10,000 simulated selections.",
+    conclude=_figure_2b,
 )

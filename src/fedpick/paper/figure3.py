@@ -1,6 +1,6 @@
 """Figure 3: logistic regression on Synthetic(1,1), over many draws of the data where the paper shows one."""
 
-from fedpick.paper.claims import ABOUT, Check, Claim, Met, more, shown, speed_up
+from fedpick.paper.claims import ABOUT, Check, Claim, Met, number_text, positive, speed_up
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, synthetic
 from fedpick.registry import strategy
@@ -11,41 +11,41 @@ SEATS = (1, 2, 3)
 CLAIMED = {2: 2.0, 10: 3.0}  # d / m, and how many times faster
 
 
-def _runs(size: Size) -> Experiments:
-    runs: Experiments = {}
+def _experiments(size: Size) -> Experiments:
+    experiments: Experiments = {}
     for m in SEATS:
-        runs[f"m = {m}, rand"] = synthetic(size, strategy("rand", m=m))
+        experiments[m, "rand"] = synthetic(size, strategy("rand", m=m))
         for factor in CLAIMED:
-            runs[f"m = {m}, d = {factor}m"] = synthetic(size, strategy("pow-d", m=m, d=factor * m))
-    return runs
+            experiments[m, factor] = synthetic(size, strategy("pow-d", m=m, d=factor * m))
+    return experiments
 
 
-def _conclude(found: ItemRuns) -> Outcome:
+def _conclude(runs: ItemRuns) -> Outcome:
     rows, table = [], []
     checks: dict[int, list[Check]] = {factor: [] for factor in CLAIMED}
     floors = []
     for m in SEATS:
-        base = found[f"m = {m}, rand"]
+        base = runs[m, "rand"]
         rows += curve("rand", f"m = {m}", base.evaluated, base.metric("loss"))
         for factor, claimed in CLAIMED.items():
-            result = found[f"m = {m}, d = {factor}m"]
+            result = runs[m, factor]
             rows += curve(f"pow-d, d = {factor}m", f"m = {m}", result.evaluated, result.metric("loss"))
-            middle, low, high, counted = speed_up(result, base, "loss", TARGET)
+            median, low, high, counted = speed_up(result, base, "loss", TARGET)
             met: Met = "no" if high <= 1 else "unclear"
             if low > 1:
-                met = "yes" if middle >= ABOUT * claimed else "partly"
-            told = f"{shown(middle, 2)} [{shown(low, 2)}, {shown(high, 2)}]"
+                met = "yes" if median >= ABOUT * claimed else "partly"
+            evidence = f"{number_text(median, 2)} [{number_text(low, 2)}, {number_text(high, 2)}]"
             if counted < len(base.runs):
-                told += f"; neither got there in {len(base.runs) - counted} of {len(base.runs)} draws"
-            checks[factor].append(Check(f"m = {m}: about {claimed:g} times fewer rounds", met, told))
+                evidence += f"; neither got there in {len(base.runs) - counted} of {len(base.runs)} draws"
+            checks[factor].append(Check(f"m = {m}: about {claimed:g} times fewer rounds", met, evidence))
             ends = result.metric("loss")[:, -1] - base.metric("loss")[:, -1]
             if factor == 10:
-                floors.append(more(f"m = {m}: d = 10m ends higher than rand", ends, "in the loss"))
+                floors.append(positive(f"m = {m}: d = 10m ends higher than rand", ends, "in the loss"))
                 last = float(base.metric("loss")[:, -1].mean())
                 slight: Met = "yes" if ends.mean() <= 0.2 * last else "no"
                 what = f"m = {m}: slightly, by no more than a fifth of rand's last loss"
                 floors.append(Check(what, slight, f"{ends.mean() / last:.0%} of {last:.2f}"))
-            table.append((f"{m}", f"{factor}m", f"{claimed:g}", told, f"{ends.mean():+.3f}"))
+            table.append((f"{m}", f"{factor}m", f"{claimed:g}", evidence, f"{ends.mean():+.3f}"))
     claims = (
         Claim("With d = 2m pow-d converges about twice as fast to a loss of about 0.5.", "Figure 3", tuple(checks[2])),
         Claim("With d = 10m it converges about three times as fast to it.", "Figure 3", tuple(checks[10])),
@@ -54,12 +54,12 @@ def _conclude(found: ItemRuns) -> Outcome:
     chart = Chart(
         "fig3",
         "lines",
-        "Synthetic(1,1): global loss by round",
-        "Global loss by round for rand and pow-d with d = 2m and 10m, for one, two and three seats; mean over the "
+        title="Synthetic(1,1): global loss by round",
+        text="Global loss by round for rand and pow-d with d = 2m and 10m, for one, two and three seats; mean over the "
         "draws.",
-        "round",
-        "global loss",
-        tuple(rows),
+        x="round",
+        y="global loss",
+        rows=tuple(rows),
         columns=3,
     )
     columns = (
@@ -75,10 +75,10 @@ def _conclude(found: ItemRuns) -> Outcome:
 FIGURE_3 = Item(
     "fig3",
     "Figure 3",
-    "Synthetic(1,1): rand and pow-d with d = 2m and 10m",
-    "K = 30, b = 50, tau = 30, eta = 0.05 halved at rounds 300 and 600, 800 rounds, zero initialisation; the data "
-    "are drawn anew for every seed, because the sizes are heavy-tailed and one draw says little. With m = 3, d = 10m "
-    "is K: everybody is a candidate.",
-    _conclude,
-    _runs,
+    title="Synthetic(1,1): rand and pow-d with d = 2m and 10m",
+    about="K = 30, b = 50, tau = 30, eta = 0.05 halved at rounds 300 and 600, 800 rounds, zero initialisation; the "
+    "data are drawn anew for every seed, because the sizes are heavy-tailed and one draw says little. With m = 3, "
+    "d = 10m is K: everybody is a candidate.",
+    conclude=_conclude,
+    experiments=_experiments,
 )

@@ -1,12 +1,27 @@
-"""Figures 4, 5, 7 and 8: Fashion-MNIST with the objective that the paper trained."""
+"""Figures 4, 5, 7 and 8: Fashion-MNIST with the paper's objective."""
 
+import itertools
 from collections.abc import Iterable
+from typing import Any
 
-from fedpick.paper.claims import Check, Claim, above, accuracy, area, as_well, gain, more, rounds_until, shown, sooner
+from fedpick.paper.claims import (
+    Check,
+    Claim,
+    above,
+    accuracy,
+    area,
+    as_well,
+    gain,
+    number_text,
+    positive,
+    rounds_until,
+    sooner,
+)
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
+from fedpick.protocol import Selector
 from fedpick.report import Chart, Row, curve
-from fedpick.results import Result
+from fedpick.results import Spread
 
 COMMON = (
     "K = 100, Dir_K(alpha) partitions (capped, as released), one for each seed; 784-64-30-10 with dropout, b = 64, "
@@ -15,81 +30,62 @@ COMMON = (
 )
 
 
-def runs(size: Size, selectors: dict[str, object], halves: bool = False) -> Experiments:
+def both_alphas(size: Size, selectors: dict[str, Selector[Any]], halves: bool = False) -> Experiments:
     """Every strategy at both alphas."""
     return {
-        f"alpha = {alpha:g}, {name}": fashion(size, selector, alpha, halves=halves)
+        (alpha, name): fashion(size, selector, alpha, halves=halves)
         for alpha in ALPHAS
         for name, selector in selectors.items()
     }
 
 
-def by_round(name: str, title: str, found: ItemRuns, names: Iterable[str], metric: str = "loss") -> Chart:
+def by_round(name: str, title: str, runs: ItemRuns, names: Iterable[str]) -> Chart:
     """Test accuracy and training loss by round at both alphas, as the paper draws them."""
     rows: list[Row] = []
-    for alpha in (2.0, 0.3):
-        for strategy in names:
-            result = found[f"alpha = {alpha:g}, {strategy}"]
-            rows += curve(
-                strategy, f"alpha = {alpha:g}: test accuracy, %", result.evaluated, 100 * result.metric("test_accuracy")
-            )
-    for alpha in (2.0, 0.3):
-        for strategy in names:
-            result = found[f"alpha = {alpha:g}, {strategy}"]
-            rows += curve(strategy, f"alpha = {alpha:g}: training loss", result.evaluated, result.metric(metric))
+    for metric, unit, panel in (("test_accuracy", 100, "test accuracy, %"), ("loss", 1, "training loss")):
+        for alpha, strategy in itertools.product((2.0, 0.3), names):
+            result = runs[alpha, strategy]
+            rows += curve(strategy, f"alpha = {alpha:g}: {panel}", result.evaluated, unit * result.metric(metric))
     text = "Test accuracy and training loss by round for each strategy, alpha = 2 and 0.3; the bands are spreads."
-    return Chart(name, "lines", title, text, "round", "", tuple(rows))
+    return Chart(name, "lines", title=title, text=text, x="round", rows=tuple(rows))
 
 
-def ends(found: ItemRuns, names: Iterable[str], title: str = "After the last round") -> Table:
+def ends(runs: ItemRuns, names: Iterable[str]) -> Table:
     """Final accuracy and rounds to 60 % at both alphas."""
     rows = []
     for strategy in names:
         row = [strategy]
         for alpha in ALPHAS:
-            result = found[f"alpha = {alpha:g}, {strategy}"]
-            values = accuracy(result)
-            spread = f" ± {values.std(ddof=1):.1f}" if len(values) > 1 else ""
-            row += [f"{values.mean():.1f}{spread}", shown(rounds_until(result))]
+            result = runs[alpha, strategy]
+            row += [f"{Spread.of(accuracy(result)):.1f}", number_text(rounds_until(result))]
         rows.append(tuple(row))
     columns = ("strategy", *(f"alpha = {alpha:g}: {what}" for alpha in ALPHAS for what in ("accuracy, %", "R60")))
-    return Table(title, columns, tuple(rows))
-
-
-def _at(found: ItemRuns, alpha: float, name: str) -> Result:
-    return found[f"alpha = {alpha:g}, {name}"]
-
-
-def _best(found: ItemRuns, alpha: float, names: Iterable[str]) -> str:
-    return max(names, key=lambda name: float(accuracy(_at(found, alpha, name)).mean()))
+    return Table("After the last round", columns, tuple(rows))
 
 
 FIGURE_4_NAMES = ("rand", "pow-d, d = 6", "pow-d, d = 9", "pow-d, d = 15", "afl")
 
 
-def _figure_4(found: ItemRuns) -> Outcome:
+def _figure_4(runs: ItemRuns) -> Outcome:
     pows = FIGURE_4_NAMES[1:4]
     gains: list[Check] = []
     losses: list[Check] = []
     for alpha in ALPHAS:
-        best = _best(found, alpha, pows)
+        means = {name: float(accuracy(runs[alpha, name]).mean()) for name in pows}
+        best = max(means, key=means.__getitem__)
         for base, points in (("rand", 10.0), ("afl", 5.0)):
-            gains.append(
-                gain(f"alpha = {alpha:g}: {best} over {base}", _at(found, alpha, best), _at(found, alpha, base), points)
-            )
-        lower = area(_at(found, alpha, "rand"), "loss") - area(_at(found, alpha, best), "loss")
+            gains.append(gain(f"alpha = {alpha:g}: {best} over {base}", runs[alpha, best], runs[alpha, base], points))
+        lower = area(runs[alpha, "rand"], "loss") - area(runs[alpha, best], "loss")
         losses.append(
-            more(f"alpha = {alpha:g}: {best} has a lower loss than rand", lower, "in the mean over the rounds")
+            positive(f"alpha = {alpha:g}: {best} has a lower loss than rand", lower, "in the mean over the rounds")
         )
     large = [
-        above(f"alpha = 2: {larger} above {less}", _at(found, 2.0, larger), _at(found, 2.0, less))
+        above(f"alpha = 2: {larger} above {less}", runs[2.0, larger], runs[2.0, less])
         for less, larger in ((pows[0], pows[1]), (pows[0], pows[2]))
     ]
-    small = [
-        above(f"alpha = 0.3: d = 6 above {name}", _at(found, 0.3, pows[0]), _at(found, 0.3, name)) for name in pows[1:]
-    ]
-    six, nine, fifteen = (accuracy(_at(found, 2.0, name)) for name in pows)
-    levels = more("alpha = 2: more is gained from d = 6 to 9 than from 9 to 15", 2 * nine - six - fifteen, "points")
+    small = [above(f"alpha = 0.3: d = 6 above {name}", runs[0.3, pows[0]], runs[0.3, name]) for name in pows[1:]]
+    six, nine, fifteen = (accuracy(runs[2.0, name]) for name in pows)
+    levels = positive("alpha = 2: more is gained from d = 6 to 9 than from 9 to 15", 2 * nine - six - fifteen, "points")
     source = "Figure 4, Section 5"
     claims = (
         Claim(
@@ -103,38 +99,34 @@ def _figure_4(found: ItemRuns) -> Outcome:
         Claim("This improvement with d eventually converges.", source, (levels,)),
         Claim("For alpha = 0.3 the smaller d = 6 performs better than larger d.", source, tuple(small)),
     )
-    chart = by_round("fig4", "Fashion-MNIST, C = 0.03: pow-d over d, rand and afl", found, FIGURE_4_NAMES)
-    return Outcome(claims, (chart,), (ends(found, FIGURE_4_NAMES),))
+    chart = by_round("fig4", "Fashion-MNIST, C = 0.03: pow-d over d, rand and afl", runs, FIGURE_4_NAMES)
+    return Outcome(claims, (chart,), (ends(runs, FIGURE_4_NAMES),))
 
 
 FIGURE_5_NAMES = ("rand", "pow-d, d = 6", "cpow-d, d = 6", "rpow-d, d = 50", "afl")
 
 
-def _figure_5(found: ItemRuns) -> Outcome:
+def _figure_5(runs: ItemRuns) -> Outcome:
     rand, pow_d, cpow, rpow, afl = FIGURE_5_NAMES
-
-    def at(alpha: float, name: str) -> Result:
-        return _at(found, alpha, name)
-
     mild = (
-        gain("alpha = 2: rpow-d over rand", at(2.0, rpow), at(2.0, rand), 5.0),
-        gain("alpha = 2: cpow-d over rand", at(2.0, cpow), at(2.0, rand), 6.0),
-        above("alpha = 2: pow-d above cpow-d", at(2.0, pow_d), at(2.0, cpow)),
-        above("alpha = 2: pow-d above rpow-d", at(2.0, pow_d), at(2.0, rpow)),
+        gain("alpha = 2: rpow-d over rand", runs[2.0, rpow], runs[2.0, rand], 5.0),
+        gain("alpha = 2: cpow-d over rand", runs[2.0, cpow], runs[2.0, rand], 6.0),
+        above("alpha = 2: pow-d above cpow-d", runs[2.0, pow_d], runs[2.0, cpow]),
+        above("alpha = 2: pow-d above rpow-d", runs[2.0, pow_d], runs[2.0, rpow]),
     )
     strong = (
-        as_well("alpha = 0.3: cpow-d as well as pow-d", at(0.3, cpow), at(0.3, pow_d)),
-        as_well("alpha = 0.3: rpow-d as well as pow-d", at(0.3, rpow), at(0.3, pow_d)),
-        gain("alpha = 0.3: cpow-d over rand", at(0.3, cpow), at(0.3, rand), 10.0),
-        gain("alpha = 0.3: rpow-d over rand", at(0.3, rpow), at(0.3, rand), 10.0),
+        as_well("alpha = 0.3: cpow-d as well as pow-d", runs[0.3, cpow], runs[0.3, pow_d]),
+        as_well("alpha = 0.3: rpow-d as well as pow-d", runs[0.3, rpow], runs[0.3, pow_d]),
+        gain("alpha = 0.3: cpow-d over rand", runs[0.3, cpow], runs[0.3, rand], 10.0),
+        gain("alpha = 0.3: rpow-d over rand", runs[0.3, rpow], runs[0.3, rand], 10.0),
     )
     against_afl = [
         check
         for alpha in ALPHAS
         for name in (pow_d, cpow, rpow)
         for check in (
-            above(f"alpha = {alpha:g}: {name} above afl", at(alpha, name), at(alpha, afl)),
-            sooner(f"alpha = {alpha:g}: {name} sooner than afl", at(alpha, name), at(alpha, afl)),
+            above(f"alpha = {alpha:g}: {name} above afl", runs[alpha, name], runs[alpha, afl]),
+            sooner(f"alpha = {alpha:g}: {name} sooner than afl", runs[alpha, name], runs[alpha, afl]),
         )
     ]
     source = "Figure 5, Section 5"
@@ -152,11 +144,11 @@ def _figure_5(found: ItemRuns) -> Outcome:
             tuple(against_afl),
         ),
     )
-    chart = by_round("fig5", "Fashion-MNIST, C = 0.03: the cheaper variants", found, FIGURE_5_NAMES)
-    return Outcome(claims, (chart,), (ends(found, FIGURE_5_NAMES),))
+    chart = by_round("fig5", "Fashion-MNIST, C = 0.03: the cheaper variants", runs, FIGURE_5_NAMES)
+    return Outcome(claims, (chart,), (ends(runs, FIGURE_5_NAMES),))
 
 
-def _figure_7(found: ItemRuns) -> Outcome:
+def _figure_7(runs: ItemRuns) -> Outcome:
     rand, pow_d, rpow = INTERMITTENT
     source = "Figure 7, appendix (its caption says alpha = 3 for 0.3)"
     claims = tuple(
@@ -164,22 +156,18 @@ def _figure_7(found: ItemRuns) -> Outcome:
             f"For alpha = {alpha:g}, pow-d and rpow-d achieve {ours[0]:g} % and {ours[1]:g} % improvement over rand.",
             source,
             tuple(
-                gain(f"{name} over rand", _at(found, alpha, name), _at(found, alpha, rand), points)
+                gain(f"{name} over rand", runs[alpha, name], runs[alpha, rand], points)
                 for name, points in zip((pow_d, rpow), ours, strict=True)
             ),
         )
         for alpha, ours in ((2.0, (10.0, 5.0)), (0.3, (10.0, 10.0)))
     )
-    chart = by_round("fig7", "Fashion-MNIST, C = 0.03: clients that are there by turns", found, INTERMITTENT)
-    return Outcome(claims, (chart,), (ends(found, INTERMITTENT),))
+    chart = by_round("fig7", "Fashion-MNIST, C = 0.03: clients that are there by turns", runs, INTERMITTENT)
+    return Outcome(claims, (chart,), (ends(runs, INTERMITTENT),))
 
 
-def _figure_8(found: ItemRuns) -> Outcome:
+def _figure_8(runs: ItemRuns) -> Outcome:
     rand, pow_d, cpow, rpow, afl = MANY
-
-    def at(alpha: float, name: str) -> Result:
-        return _at(found, alpha, name)
-
     source = "Figure 8, appendix"
     claims = (
         Claim(
@@ -187,11 +175,11 @@ def _figure_8(found: ItemRuns) -> Outcome:
             "and afl; rpow-d performs as well as afl.",
             source,
             (
-                gain("pow-d over rand", at(2.0, pow_d), at(2.0, rand), 15.0),
-                above("pow-d above cpow-d", at(2.0, pow_d), at(2.0, cpow)),
-                above("cpow-d above rand", at(2.0, cpow), at(2.0, rand)),
-                above("cpow-d above afl", at(2.0, cpow), at(2.0, afl)),
-                as_well("rpow-d as well as afl", at(2.0, rpow), at(2.0, afl)),
+                gain("pow-d over rand", runs[2.0, pow_d], runs[2.0, rand], 15.0),
+                above("pow-d above cpow-d", runs[2.0, pow_d], runs[2.0, cpow]),
+                above("cpow-d above rand", runs[2.0, cpow], runs[2.0, rand]),
+                above("cpow-d above afl", runs[2.0, cpow], runs[2.0, afl]),
+                as_well("rpow-d as well as afl", runs[2.0, rpow], runs[2.0, afl]),
             ),
         ),
         Claim(
@@ -199,46 +187,46 @@ def _figure_8(found: ItemRuns) -> Outcome:
             "afl.",
             source,
             (
-                *(gain(f"{name} over rand", at(0.3, name), at(0.3, rand), 5.0) for name in (pow_d, cpow, rpow)),
-                *(as_well(f"{name} as well as pow-d", at(0.3, name), at(0.3, pow_d)) for name in (cpow, rpow)),
-                *(above(f"{name} above afl", at(0.3, name), at(0.3, afl)) for name in (pow_d, cpow, rpow)),
+                *(gain(f"{name} over rand", runs[0.3, name], runs[0.3, rand], 5.0) for name in (pow_d, cpow, rpow)),
+                *(as_well(f"{name} as well as pow-d", runs[0.3, name], runs[0.3, pow_d]) for name in (cpow, rpow)),
+                *(above(f"{name} above afl", runs[0.3, name], runs[0.3, afl]) for name in (pow_d, cpow, rpow)),
             ),
         ),
     )
-    chart = by_round("fig8", "Fashion-MNIST, C = 0.1", found, MANY)
-    return Outcome(claims, (chart,), (ends(found, MANY),))
+    chart = by_round("fig8", "Fashion-MNIST, C = 0.1", runs, MANY)
+    return Outcome(claims, (chart,), (ends(runs, MANY),))
 
 
 FIGURE_4 = Item(
     "fig4",
     "Figure 4",
-    "Fashion-MNIST: pow-d over d",
-    f"C = 0.03 (m = 3). {COMMON} Where the paper says pow-d without d, the best d of ours is compared.",
-    _figure_4,
-    lambda size: runs(size, {name: FEW[name] for name in FIGURE_4_NAMES}),
+    title="Fashion-MNIST: pow-d over d",
+    about=f"C = 0.03 (m = 3). {COMMON} Where the paper says pow-d without d, the best d of ours is compared.",
+    conclude=_figure_4,
+    experiments=lambda size: both_alphas(size, {name: FEW[name] for name in FIGURE_4_NAMES}),
 )
 FIGURE_5 = Item(
     "fig5",
     "Figure 5",
-    "Fashion-MNIST: cpow-d, rpow-d and afl",
-    f"C = 0.03 (m = 3). {COMMON} The d are those of the paper's Table 1.",
-    _figure_5,
-    lambda size: runs(size, {name: FEW[name] for name in FIGURE_5_NAMES}),
+    title="Fashion-MNIST: cpow-d, rpow-d and afl",
+    about=f"C = 0.03 (m = 3). {COMMON} The d are those of the paper's Table 1.",
+    conclude=_figure_5,
+    experiments=lambda size: both_alphas(size, {name: FEW[name] for name in FIGURE_5_NAMES}),
 )
 FIGURE_7 = Item(
     "fig7",
     "Figure 7",
-    "Fashion-MNIST: intermittent availability",
-    f"Two fixed halves of the clients take turns, and a random tenth of the active one is away. C = 0.03. {COMMON} "
-    "The paper does not say d: those of Table 1; with d = 50, rpow-d looks at all 45 that are there.",
-    _figure_7,
-    lambda size: runs(size, INTERMITTENT, halves=True),
+    title="Fashion-MNIST: intermittent availability",
+    about=f"Two fixed halves of the clients take turns, and a random tenth of the active one is away. C = 0.03. "
+    f"{COMMON} The paper does not say d: those of Table 1; with d = 50, rpow-d looks at all 45 that are there.",
+    conclude=_figure_7,
+    experiments=lambda size: both_alphas(size, INTERMITTENT, halves=True),
 )
 FIGURE_8 = Item(
     "fig8",
     "Figure 8",
-    "Fashion-MNIST: a larger fraction of clients",
-    f"C = 0.1 (m = 10). {COMMON} The paper does not say d: twice m for pow-d and cpow-d, 50 for rpow-d.",
-    _figure_8,
-    lambda size: runs(size, MANY),
+    title="Fashion-MNIST: a larger fraction of clients",
+    about=f"C = 0.1 (m = 10). {COMMON} The paper does not say d: twice m for pow-d and cpow-d, 50 for rpow-d.",
+    conclude=_figure_8,
+    experiments=lambda size: both_alphas(size, MANY),
 )

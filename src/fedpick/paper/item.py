@@ -1,7 +1,8 @@
-"""What an item is, and what comes out of it: tables, charts and claims, as data for the page and the docs alike."""
+"""Items: the figures and tables of the paper, and their outcome as plain data for the page and the docs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 from fedpick.experiment import load_results
 from fedpick.paper.claims import Claim, Verdict, overall
@@ -14,7 +15,7 @@ from fedpick.storage import RunStore
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under a title."""
+    """A table of text."""
 
     title: str
     columns: tuple[str, ...]
@@ -23,7 +24,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an item found."""
+    """The outcome of an item: claims with their verdicts, charts, tables and remarks."""
 
     claims: tuple[Claim, ...]
     charts: tuple[Chart, ...] = ()
@@ -32,39 +33,46 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """Of all claims together."""
+        """The verdict of all claims together."""
         return overall(check.met for claim in self.claims for check in claim.checks)
 
 
 @dataclass(frozen=True)
 class ItemRuns:
-    """The runs of an item, by the names that it gave them."""
+    """The runs of an item, by the keys of its experiments."""
 
     store: RunStore
     size: Size
     experiments: Experiments
-    _results: dict[str, Result] = field(default_factory=dict)
+    _results: dict[Any, Result] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> Result:
-        if name not in self._results:
-            self._results[name] = load_results(self.experiments[name], self.store)
-        return self._results[name]
+    def __getitem__(self, key: Any) -> Result:
+        if key not in self._results:
+            self._results[key] = load_results(self.experiments[key], self.store)
+        return self._results[key]
 
 
 @dataclass(frozen=True)
 class Item:
-    """A figure or table of the paper: what is run, and what decides.
+    """A figure or table of the paper.
 
-    ``title`` says what it is about; ``about`` what is run, and what the paper leaves unsaid and was chosen here.
+    Args:
+        name: Name on the command line.
+        source: Name in the paper; "ours" for what it does not have.
+        title: What it is about.
+        about: What is run, and the choices made here where the paper is silent.
+        conclude: The outcome, from the runs.
+        experiments: What is run.
     """
 
     name: str
     source: str
+    _: KW_ONLY
     title: str
     about: str
     conclude: Callable[[ItemRuns], Outcome]
     experiments: Callable[[Size], Experiments] = lambda size: {}
 
     def needs_fashion_mnist(self, size: Size) -> bool:
-        """Whether it cannot be done without that data set."""
+        """Whether any of its runs uses that data set."""
         return any(isinstance(experiment.data, FashionMNIST) for experiment in self.experiments(size).values())

@@ -1,6 +1,5 @@
-"""The table of all items, in the paper's order; and how to have them run."""
+"""The table of all items, in the paper's order, and their reproduction."""
 
-import difflib
 import warnings
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from fedpick.paper.figures4_5_7_8 import FIGURE_4, FIGURE_5, FIGURE_7, FIGURE_8
 from fedpick.paper.item import Item, ItemRuns, Outcome
 from fedpick.paper.settings import Size
 from fedpick.paper.tables1_2 import TABLE_1, TABLE_2
+from fedpick.registry import nearest
 from fedpick.results import Result
 from fedpick.sim import find_fashion_mnist
 from fedpick.storage import RunStore
@@ -40,25 +40,23 @@ ITEMS: dict[str, Item] = {
 
 
 class ItemResult(NamedTuple):
-    """An item and what came out of it, or why it was left out."""
+    """An item and its outcome, or why it was left out."""
 
     item: Item
     outcome: Outcome | None
     left_out: str = ""
 
 
-def chosen(names: Iterable[str]) -> list[Item]:
+def get_items(names: Iterable[str]) -> list[Item]:
     """The items of these names, in the paper's order.
 
-    >>> [item.name for item in chosen(["table1", "fig3"])]
+    >>> [item.name for item in get_items(["table1", "fig3"])]
     ['fig3', 'table1']
     """
     wanted = set(names)
     for name in wanted:
         if name not in ITEMS:
-            near = difflib.get_close_matches(name, ITEMS, n=1, cutoff=0.4)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"paper: an item must be one of {', '.join(ITEMS)}, got {name!r}{hint}")
+            raise ValueError(f"paper: an item must be one of {', '.join(ITEMS)}, got {name!r}{nearest(name, ITEMS)}")
     return [item for name, item in ITEMS.items() if name in wanted]
 
 
@@ -66,31 +64,42 @@ def reproduce(
     items: Iterable[Item],
     size: Size,
     store: RunStore,
-    watch: Callable[[Item, Batch, Result], None] | None = None,
-    ended: Callable[[ItemResult], None] | None = None,
-    began: Callable[[Item], None] | None = None,
+    *,
+    on_start: Callable[[Item], None] = lambda item: None,
+    on_progress: Callable[[Item, Batch, Result], None] = lambda item, batch, so_far: None,
+    on_end: Callable[[ItemResult], None] = lambda result: None,
 ) -> list[ItemResult]:
-    """Run what is missing and conclude, item by item. Without Fashion-MNIST, what needs it is left out, and says so."""
-    found = []
+    """Run what is missing and conclude, item by item.
+
+    An item that needs Fashion-MNIST is left out where the data set cannot be found.
+
+    Args:
+        items: The items, such as ``ITEMS.values()``.
+        size: How much to run: FULL, QUICK or TINY.
+        store: The folder of runs.
+        on_start: Called with each item before its runs.
+        on_progress: Called with the item, the batch under way and its result so far.
+        on_end: Called with the result of each item.
+    """
+    results = []
     for item in items:
-        if began is not None:
-            began(item)
+        on_start(item)
         with warnings.catch_warnings():
             # Clients smaller than b, and fewer of them than d, are part of the paper's setting.
             warnings.filterwarnings("ignore", message="simulate: (b=|fewer clients)")
-            found.append(_one(item, size, store, watch))
-        if ended is not None:
-            ended(found[-1])
-    return found
+            results.append(_reproduce_item(item, size, store, on_progress))
+        on_end(results[-1])
+    return results
 
 
-def _one(item: Item, size: Size, store: RunStore, watch: Callable[[Item, Batch, Result], None] | None) -> ItemResult:
+def _reproduce_item(
+    item: Item, size: Size, store: RunStore, on_progress: Callable[[Item, Batch, Result], None]
+) -> ItemResult:
     experiments = item.experiments(size)
-    hear = None if watch is None else lambda batch, so_far: watch(item, batch, so_far)
     try:
         if item.needs_fashion_mnist(size) and missing(experiments.values(), store):
             find_fashion_mnist()  # before anything is run
-        run_missing(experiments.values(), store, hear)
+        run_missing(experiments.values(), store, lambda batch, so_far: on_progress(item, batch, so_far))
         return ItemResult(item, item.conclude(ItemRuns(store, size, experiments)))
     except (ConnectionError, FileNotFoundError) as error:
         return ItemResult(item, None, str(error))

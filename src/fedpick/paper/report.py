@@ -48,7 +48,8 @@ class Reproduction(NamedTuple):
         runs = f"Fashion-MNIST with {size.seeds} partitions and {size.fashion_rounds} rounds, others with {size.draws}"
         if size.whole:
             return f"Full version: {runs} draws."
-        return f"The {size.name} version ({runs} draws), less than the paper did: its verdicts are a first look, no result."
+        caution = "less than the paper did: its verdicts are a first look, no result"
+        return f"The {size.name} version ({runs} draws), {caution}."
 
     @property
     def label(self) -> str:

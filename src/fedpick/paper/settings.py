@@ -1,8 +1,10 @@
-"""The paper's experiments as data, with what it leaves unsaid filled in (each choice is named where it is made)."""
+"""The paper's experiments, with our choices where it is silent (each is named where it is made)."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 from fedpick.experiment import Experiment, Metrics
+from fedpick.protocol import Selector
 from fedpick.registry import strategy
 from fedpick.sim import (
     MLP,
@@ -18,11 +20,24 @@ from fedpick.sim import (
     Synthetic,
 )
 
-Experiments = dict[str, Experiment]
+Experiments = dict[Any, Experiment]  # by what tells them apart
 
 
-class Size(NamedTuple):
-    """How much is run: seeds of Fashion-MNIST partitions, draws of the other problems, and rounds of each."""
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much is run.
+
+    Args:
+        name: What it is called on the page.
+        seeds: Fashion-MNIST partitions.
+        draws: Draws of the other problems.
+        fashion_rounds: Rounds on Fashion-MNIST.
+        quadratic_rounds: Rounds on the quadratic problem.
+        synthetic_rounds: Rounds on Synthetic(1,1).
+        etas: Learning rates.
+        timed_rounds: Rounds over which t_comp is measured.
+        grid: Points per axis of the search for the skews.
+    """
 
     name: str
     seeds: int
@@ -36,17 +51,39 @@ class Size(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether it is what the paper did, and not less."""
+        """Whether it is as much as the paper ran."""
         return self.name == "full"
 
 
-FULL = Size("full", 10, 20, 500, 15_000, 800, (0.0005, 0.0015, 0.005, 0.015, 0.05), 60, 3)
-QUICK = Size("quick", 2, 2, 30, 15_000, 300, (0.0005, 0.005, 0.05), 5, 2)
-TINY = Size("tiny", 2, 2, 4, 200, 8, (0.0005, 0.005), 2, 2)
+FULL = Size(
+    name="full",
+    seeds=10,
+    draws=20,
+    fashion_rounds=500,
+    quadratic_rounds=15_000,
+    synthetic_rounds=800,
+    etas=(0.0005, 0.0015, 0.005, 0.015, 0.05),
+    timed_rounds=60,
+    grid=3,
+)
+QUICK = replace(
+    FULL,
+    name="quick",
+    seeds=2,
+    draws=2,
+    fashion_rounds=30,
+    synthetic_rounds=300,
+    etas=(0.0005, 0.005, 0.05),
+    timed_rounds=5,
+    grid=2,
+)
+TINY = replace(
+    QUICK, name="tiny", fashion_rounds=4, quadratic_rounds=200, synthetic_rounds=8, etas=(0.0005, 0.005), timed_rounds=2
+)
 
 # The paper's rows of Tables 1 and 2, and of its figures on Fashion-MNIST. With C = 0.1 it does not say d: twice m, as
 # with C = 0.03, and 50 for rpow-d as there.
-FEW: dict[str, Any] = {
+FEW: dict[str, Selector[Any]] = {
     "rand": strategy("rand", m=3),
     "pow-d, d = 6": strategy("pow-d", m=3, d=6),
     "pow-d, d = 9": strategy("pow-d", m=3, d=9),
@@ -55,27 +92,28 @@ FEW: dict[str, Any] = {
     "rpow-d, d = 50": strategy("rpow-d", m=3, d=50),
     "afl": strategy("afl", m=3),
 }
-MANY: dict[str, Any] = {
+MANY: dict[str, Selector[Any]] = {
     "rand": strategy("rand", m=10),
     "pow-d, d = 20": strategy("pow-d", m=10, d=20),
     "cpow-d, d = 20": strategy("cpow-d", m=10, d=20),
     "rpow-d, d = 50": strategy("rpow-d", m=10, d=50),
     "afl": strategy("afl", m=10),
 }
-# With half of the clients away, d = 50 candidates are more than are there: rpow-d then looks at all of them.
+# With half of the clients away, fewer than d = 50 are available: rpow-d then considers all of them.
 INTERMITTENT = {name: FEW[name] for name in ("rand", "pow-d, d = 6", "rpow-d, d = 50")}
 ALPHAS = (0.3, 2.0)
 
 
 def fashion(
     size: Size,
-    selector: Any,
+    selector: Selector[Any],
     alpha: float,
+    *,
     objective: Any = "minus-probability",
     eta: float = 0.005,
     halves: bool = False,
 ) -> Experiment:
-    """Fashion-MNIST as the paper states it and its released code completes it; a partition for every seed."""
+    """Fashion-MNIST as in the paper and, where it is silent, its released code; one partition per seed."""
     return Experiment(
         FashionMNIST(Dirichlet(K=100, alpha=alpha)),
         MLP(objective=objective),
@@ -89,8 +127,8 @@ def fashion(
     )
 
 
-def synthetic(size: Size, selector: Any) -> Experiment:
-    """Synthetic(1,1), drawn anew for every seed."""
+def synthetic(size: Size, selector: Selector[Any]) -> Experiment:
+    """Synthetic(1,1), one draw per seed."""
     return Experiment(
         Synthetic(),
         Logistic(),
@@ -103,8 +141,8 @@ def synthetic(size: Size, selector: Any) -> Experiment:
     )
 
 
-def quadratic(size: Size, selector: Any, K: int) -> Experiment:
-    """The quadratic problem, drawn anew for every seed: tau = 2 full-gradient steps."""
+def quadratic(size: Size, selector: Selector[Any], K: int) -> Experiment:
+    """The quadratic problem with tau = 2 full-gradient steps, one draw per seed."""
     return Experiment(
         Quadratic(K=K),
         QuadraticModel(),
@@ -117,8 +155,8 @@ def quadratic(size: Size, selector: Any, K: int) -> Experiment:
     )
 
 
-def quadratic_selectors(K: int) -> dict[str, Any]:
-    """rand, and pow-d over d; for K = 100 the paper names d = 15 alone, the others here span up to K."""
+def quadratic_selectors(K: int) -> dict[str, Selector[Any]]:
+    """rand, and pow-d for several d; for K = 100 the paper names d = 15 only, the others are ours."""
     m = K // 10
-    choices = (6, 9, 15, 30) if K == 30 else (15, 30, 60, 100)
-    return {"rand": strategy("rand", m=m), **{f"pow-d, d = {d}": strategy("pow-d", m=m, d=d) for d in choices}}
+    candidates = (6, 9, 15, 30) if K == 30 else (15, 30, 60, 100)
+    return {"rand": strategy("rand", m=m), **{f"pow-d, d = {d}": strategy("pow-d", m=m, d=d) for d in candidates}}

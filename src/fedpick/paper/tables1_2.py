@@ -1,37 +1,58 @@
 """Tables 1 and 2: rounds to 60 %, time per round and accuracy, ours beside the published numbers."""
 
+import functools
 import itertools
 from typing import Any
 
 import numpy as np
 
-from fedpick.paper.claims import ABOUT, Check, Claim, Met, above, accuracy, first, gain, rounds_until, shown
+from fedpick.paper.claims import (
+    ABOUT,
+    Check,
+    Claim,
+    Met,
+    above,
+    accuracy,
+    dot_with_spread,
+    first,
+    gain,
+    number_text,
+    rounds_until,
+)
 from fedpick.paper.figures4_5_7_8 import COMMON
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.published import SEEDS, TABLES, Column
 from fedpick.paper.settings import FEW, MANY, Experiments, Size, fashion
 from fedpick.paper.timing import seconds_per_round
 from fedpick.report import Chart, dot
-from fedpick.results import Result
+from fedpick.results import Result, Spread
 from fedpick.storage import device
 
 BASE = "rand, C = 0.1"
+ROWS = (
+    "R60, ours",
+    "R60, paper",
+    "t_comp in ms, ours",
+    "t_comp in s, paper",
+    "accuracy in %, ours",
+    "accuracy in %, paper",
+)
 POWER = ("pow-d, d = 6", "cpow-d, d = 6", "rpow-d, d = 50")
 
 
-def _runs(size: Size, alpha: float) -> Experiments:
+def _experiments(size: Size, alpha: float) -> Experiments:
     selectors = {BASE: MANY["rand"], **{name: FEW[name] for name in TABLES[alpha] if name != BASE}}
     return {name: fashion(size, selector, alpha) for name, selector in selectors.items()}
 
 
-def _conclude(found: ItemRuns, alpha: float, number: int) -> Outcome:
+def _conclude(runs: ItemRuns, alpha: float, number: int) -> Outcome:
     published = TABLES[alpha]
-    results = {name: found[name] for name in published}
-    settings = {"alpha": alpha, "rounds": found.size.timed_rounds, "strategies": list(published)}
-    timed = found.store.cached_result(
+    results = {name: runs[name] for name in published}
+    settings = {"alpha": alpha, "rounds": runs.size.timed_rounds, "strategies": list(published)}
+    timed = runs.store.cached_result(
         "t_comp",
         settings,
-        lambda: {"device": device(), "seconds": seconds_per_round(found.experiments, found.size.timed_rounds)},
+        lambda: {"device": device(), "seconds": seconds_per_round(runs.experiments, runs.size.timed_rounds)},
     )
     seconds = timed["seconds"]
     ours = Table(
@@ -94,30 +115,22 @@ def _conclude(found: ItemRuns, alpha: float, number: int) -> Outcome:
 
 def _rows(results: dict[str, Result], published: dict[str, Column], seconds: Any) -> list[tuple[str, ...]]:
     base = rounds_until(results[BASE])
-    rows = [
-        ["R60, ours"],
-        ["R60, paper"],
-        ["t_comp in ms, ours"],
-        ["t_comp in s, paper"],
-        ["accuracy in %, ours"],
-        ["accuracy in %, paper"],
-    ]
+    columns: list[tuple[str, ...]] = [ROWS]
     for name, column in published.items():
         r60, values = rounds_until(results[name]), accuracy(results[name])
-        ratio = f" ({shown(r60 / base, 2)})" if np.isfinite(base) else ""
+        ratio = f" ({number_text(r60 / base, 2)})" if np.isfinite(base) else ""
         time, first_time = seconds[name]["total"], seconds[BASE]["total"]
-        spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
-        entries = (
-            f"{shown(r60)}{ratio}",
-            f"{column.r60} ({column.r60_ratio:.2f})",
-            f"{1000 * time:.1f} ({time / first_time:.2f})",
-            f"{column.t_comp:.2f} ({column.t_comp_ratio:.2f})",
-            f"{values.mean():.2f}{spread}",
-            f"{column.accuracy:.2f} ± {column.spread:.2f}",
+        columns.append(
+            (
+                f"{number_text(r60)}{ratio}",
+                f"{column.r60} ({column.r60_ratio:.2f})",
+                f"{1000 * time:.1f} ({time / first_time:.2f})",
+                f"{column.t_comp:.2f} ({column.t_comp_ratio:.2f})",
+                f"{Spread.of(values):.2f}",
+                f"{column.accuracy:.2f} ± {column.spread:.2f}",
+            )
         )
-        for row, entry in zip(rows, entries, strict=True):
-            row.append(entry)
-    return [tuple(row) for row in rows]
+    return list(zip(*columns, strict=True))
 
 
 def _costs(results: dict[str, Result]) -> Table:
@@ -137,17 +150,14 @@ def _costs(results: dict[str, Result]) -> Table:
 
 
 def _agrees(name: str, result: Result, column: Column) -> Check:
-    values = accuracy(result)
-    spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    off, allowed = abs(values.mean() - column.accuracy), float(np.hypot(spread, column.spread))
+    mean, deviation = Spread.of(accuracy(result))
+    off, allowed = abs(mean - column.accuracy), float(np.hypot(np.nan_to_num(deviation), column.spread))
     met: Met = "yes" if off <= allowed else "partly" if off <= 2 * allowed else "no"
-    return Check(
-        name, met, f"{values.mean():.1f} against {column.accuracy:.1f}: {off:.1f} apart, combined spread {allowed:.1f}"
-    )
+    return Check(name, met, f"{mean:.1f} against {column.accuracy:.1f}: {off:.1f} apart, combined spread {allowed:.1f}")
 
 
 def _orders(results: dict[str, Result], published: dict[str, Column]) -> list[Check]:
-    """For every two columns that the published numbers tell apart."""
+    """For every pair of columns whose published numbers differ by more than their spreads."""
     checks = []
     for one, other in itertools.combinations(published, 2):
         low, high = sorted((one, other), key=lambda name: published[name].accuracy)
@@ -160,20 +170,20 @@ def _ratio(name: str, results: dict[str, Result], column: Column) -> Check:
     rng = np.random.default_rng(0)
     curves = {key: results[key].metric("test_accuracy") for key in (name, BASE)}
     rounds, seeds = results[name].evaluated, len(curves[name])
-    drawn = []
+    ratios = []
     for _ in range(2000):
-        chosen = rng.integers(0, seeds, SEEDS)
-        r60, base = (first(rounds, curves[key][chosen].mean(axis=0) >= 0.6) for key in (name, BASE))
+        picks = rng.integers(0, seeds, SEEDS)
+        r60, base = (first(rounds, curves[key][picks].mean(axis=0) >= 0.6) for key in (name, BASE))
         if np.isfinite(base):
-            drawn.append(r60 / base)
+            ratios.append(r60 / base)
     ours = rounds_until(results[name]) / rounds_until(results[BASE])
-    if not drawn or not np.isfinite(ours):
+    if not ratios or not np.isfinite(ours):
         return Check(name, "no", f"60 % was not reached; the paper's ratio is {column.r60_ratio}")
-    low, high = np.sort(drawn)[[int(0.025 * len(drawn)), int(0.975 * len(drawn)) - 1]]
+    low, high = np.sort(ratios)[[int(0.025 * len(ratios)), int(0.975 * len(ratios)) - 1]]
     met: Met = "no"
     if low <= column.r60_ratio <= high:
         met = "yes" if abs(ours / column.r60_ratio - 1) <= 0.25 else "partly"
-    return Check(name, met, f"{ours:.2f} [{shown(low, 2)}, {shown(high, 2)}] against {column.r60_ratio}")
+    return Check(name, met, f"{ours:.2f} [{number_text(low, 2)}, {number_text(high, 2)}] against {column.r60_ratio}")
 
 
 def _rounds_saved(name: str, results: dict[str, Result], claimed: float) -> Check:
@@ -181,7 +191,7 @@ def _rounds_saved(name: str, results: dict[str, Result], claimed: float) -> Chec
     factor = base / ours if np.isfinite(ours) else 0.0
     met: Met = "no" if factor <= 1 else "yes" if factor >= ABOUT * claimed else "partly"
     words = f"{name}: about {claimed:g} times fewer rounds" if claimed > 1 else f"{name}: fewer rounds"
-    return Check(words, met, f"{shown(ours)} against {shown(base)}")
+    return Check(words, met, f"{number_text(ours)} against {number_text(base)}")
 
 
 def _quicker(name: str, seconds: Any, claimed: bool) -> Check:
@@ -193,15 +203,11 @@ def _quicker(name: str, seconds: Any, claimed: bool) -> Check:
 def _chart(results: dict[str, Result], published: dict[str, Column], alpha: float, number: int) -> Chart:
     rows = []
     for name, column in published.items():
-        values = accuracy(results[name])
-        spread = float(values.std(ddof=1)) if len(values) > 1 else 0.0
         panel = "test accuracy, %"
         rows.append(
             dot("paper", panel, name, column.accuracy, column.accuracy - column.spread, column.accuracy + column.spread)
         )
-        rows.append(
-            dot("ours", panel, name, float(values.mean()), float(values.mean()) - spread, float(values.mean()) + spread)
-        )
+        rows.append(dot_with_spread("ours", panel, name, accuracy(results[name])))
     for name, column in published.items():
         r60 = rounds_until(results[name])
         rows.append(dot("paper", "R60, rounds", name, column.r60, column.r60, column.r60))
@@ -211,11 +217,9 @@ def _chart(results: dict[str, Result], published: dict[str, Column], alpha: floa
     return Chart(
         f"table{number}",
         "dots",
-        f"Table {number} (alpha = {alpha:g}): the paper's numbers and ours",
-        text,
-        "",
-        "",
-        tuple(rows),
+        title=f"Table {number} (alpha = {alpha:g}): the paper's numbers and ours",
+        text=text,
+        rows=tuple(rows),
     )
 
 
@@ -223,10 +227,10 @@ TABLE_1, TABLE_2 = (
     Item(
         f"table{number}",
         f"Table {number}",
-        f"Communication and computation, alpha = {alpha:g}",
-        f"R60, t_comp and test accuracy, C = 0.1 and 0.03. {COMMON}",
-        lambda found, alpha=alpha, number=number: _conclude(found, alpha, number),  # type: ignore[misc]
-        lambda size, alpha=alpha: _runs(size, alpha),  # type: ignore[misc]
+        title=f"Communication and computation, alpha = {alpha:g}",
+        about=f"R60, t_comp and test accuracy, C = 0.1 and 0.03. {COMMON}",
+        conclude=functools.partial(_conclude, alpha=alpha, number=number),
+        experiments=functools.partial(_experiments, alpha=alpha),
     )
     for number, alpha in ((1, 0.3), (2, 2.0))
 )

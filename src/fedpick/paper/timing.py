@@ -1,44 +1,65 @@
-"""t_comp: how long a round takes whose clients compute at the same time, each phase timed on its own.
+"""t_comp: the seconds of a round whose clients compute in parallel, phase by phase.
 
 A round is the slowest candidate's poll, the server's choice, and the slowest selected client's training. Clients are
 timed one by one, each with its own data, after everything has been compiled. The strategies take turns round by round,
-so that a busy machine slows all of them alike.
+so that a busy machine slows all of them equally.
 """
 
 import functools
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedpick.experiment import Experiment
-from fedpick.protocol import Clients, Report, client_key, init_key, round_keys, seat_key
+from fedpick.protocol import Clients, Report, Selector, client_key, init_key, pick, round_keys, seat_key
 from fedpick.sim import Federation, Local, Model, distinct, full_losses, train
 
-PHASES = ("poll", "choice", "training")
+
+class Phases(NamedTuple):
+    """Seconds of the phases of a round."""
+
+    poll: float
+    choice: float
+    training: float
 
 
 def seconds_per_round(experiments: dict[str, Experiment], rounds: int) -> dict[str, dict[str, float]]:
-    """Mean seconds of each phase of a round and of all together, for every experiment (of the same data)."""
+    """Mean seconds of each phase of a round and in total, for every experiment (all of the same data)."""
     federation = next(iter(experiments.values())).for_seed(0).federation()
-    timed = {name: Timed(experiment, federation) for name, experiment in experiments.items()}
-    spent: dict[str, list[tuple[float, ...]]] = {name: [] for name in experiments}
+    runs = {name: TimedRun(experiment, federation) for name, experiment in experiments.items()}
+    seconds: dict[str, list[Phases]] = {name: [] for name in experiments}
     for t in range(rounds + 1):
-        for name, one in timed.items():
-            phases = one.round(t)
-            if t > 0:  # the first round warms up
-                spent[name].append(phases)
-    means = {name: np.mean(phases, axis=0) for name, phases in spent.items()}
-    return {
-        name: {**dict(zip(PHASES, map(float, mean), strict=True)), "total": float(mean.sum())}
-        for name, mean in means.items()
-    }
+        for name, run in runs.items():
+            seconds[name].append(run.round(t))
+    means = {name: np.mean(phases[1:], axis=0) for name, phases in seconds.items()}  # the first round warms up
+    return {name: {**Phases(*map(float, mean))._asdict(), "total": float(mean.sum())} for name, mean in means.items()}
 
 
-class Timed:
-    """A federation that is played by hand, with a watch."""
+class TimedSelector:
+    """A strategy whose decisions are compiled and timed, for ``pick``."""
+
+    def __init__(self, selector: Selector[Any]) -> None:
+        self.selector, self.seconds = selector, 0.0
+        self.m, self.poll = selector.m, selector.poll
+        self.init, self.observe = selector.init, selector.observe
+
+    def propose(self, *arguments: Any) -> Any:
+        return self._timed(_propose, *arguments)
+
+    def select(self, *arguments: Any) -> Any:
+        return self._timed(_select, *arguments)
+
+    def _timed(self, program: Any, *arguments: Any) -> Any:
+        decision, seconds = _timed(program, self.selector, *arguments)
+        self.seconds += seconds
+        return decision
+
+
+class TimedRun:
+    """Federated averaging round by round, client by client, with a stopwatch."""
 
     def __init__(self, experiment: Experiment, federation: Federation) -> None:
         self.selector, self.federation = experiment.selector, federation
@@ -47,41 +68,44 @@ class Timed:
         self.state = self.selector.init(federation.num_clients)
         self.params = self.model.init(init_key(0))
 
-    def round(self, t: int) -> tuple[float, float, float]:
-        """Play round t; the seconds of its phases."""
-        keys = round_keys(0, t)
+    def round(self, t: int) -> Phases:
+        """Play round t and time its phases."""
+        keys, timed, polling = round_keys(0, t), TimedSelector(self.selector), 0.0
         own = (self.model, self.federation, self.local, self.params)
-        candidates, proposing = _watched(_propose, self.selector, keys.propose, self.state, self.clients)
-        losses, polling = np.full(len(candidates), np.nan, np.float32), 0.0
-        for client in np.flatnonzero(candidates) if self.selector.poll != "none" else ():
-            losses[client], seconds = _watched(_POLLS[self.selector.poll], *own, client, keys.poll)
-            polling = max(polling, seconds)
-        facts = (self.state, self.clients, candidates, jnp.asarray(losses))
-        self.selection, choosing = _watched(_select, self.selector, keys.select, *facts)
-        models, reports, training = [], [], 0.0
+
+        def poll(key: Any, asked: Any) -> Any:
+            nonlocal polling
+            losses = np.full(len(asked), np.nan, np.float32)
+            for client in np.flatnonzero(asked):
+                losses[client], seconds = _timed(_POLLS[self.selector.poll], *own, client, key)
+                polling = max(polling, seconds)
+            return losses
+
+        self.selection = pick(timed, keys, self.state, self.clients, poll).selection
+        models, losses, training = [], [], 0.0
         for seat, client in enumerate(np.asarray(self.selection.clients)):
             key = seat_key(keys.train, seat, int(client))
-            (trained, loss), seconds = _watched(_train, *own, client, key, np.int32(t))
-            models.append(trained)
-            reports.append(loss)
+            (params, loss), seconds = _timed(_train, *own, client, key, np.int32(t))
+            models.append(params)
+            losses.append(loss)
             training = max(training, seconds)
         weights = self.selection.weights
         self.params = jax.tree.map(lambda *leaves: jnp.tensordot(weights, jnp.stack(leaves), 1), *models)
-        self.state = self.selector.observe(self.state, self.selection, Report(jnp.stack(reports)))
-        return polling, proposing + choosing, training
+        self.state = self.selector.observe(self.state, self.selection, Report(jnp.stack(losses)))
+        return Phases(polling, timed.seconds, training)
 
 
 # Programs of one client or of the server, the same for all strategies.
 
 
 @jax.jit
-def _propose(selector: Any, *facts: Any) -> Any:
-    return selector.propose(*facts)
+def _propose(selector: Any, *arguments: Any) -> Any:
+    return selector.propose(*arguments)
 
 
 @jax.jit
-def _select(selector: Any, *facts: Any) -> Any:
-    return selector.select(*facts)
+def _select(selector: Any, *arguments: Any) -> Any:
+    return selector.select(*arguments)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -106,7 +130,7 @@ def _poll_batch(model: Model, federation: Federation, local: Local, params: Any,
 _POLLS = {"full": _poll_all, "batch": _poll_batch}
 
 
-def _watched(program: Any, *arguments: Any) -> tuple[Any, float]:
-    began = time.perf_counter()
-    found = jax.block_until_ready(program(*arguments))  # type: ignore[no-untyped-call]
-    return found, time.perf_counter() - began
+def _timed(program: Any, *arguments: Any) -> tuple[Any, float]:
+    start = time.perf_counter()
+    output = jax.block_until_ready(program(*arguments))  # type: ignore[no-untyped-call]
+    return output, time.perf_counter() - start

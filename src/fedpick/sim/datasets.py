@@ -7,16 +7,15 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from fedpick.metrics import Numbers
 from fedpick.sim.federation import Federation, pixels
 from fedpick.sim.partition import Dirichlet, Partition
 from fedpick.storage import write_atomic
 from fedpick.validation import owner_name, require
-
-Numbers = np.ndarray[Any, Any]
 
 MIRROR = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 MD5 = {

@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
+from fedpick.metrics import Numbers
 from fedpick.pytrees import pytree, static
 from fedpick.validation import natural
-
-Numbers = np.ndarray[Any, Any]
 
 
 def as_float(x: Array) -> Array:

@@ -5,9 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from fedpick.metrics import Numbers
 from fedpick.validation import require
-
-Numbers = np.ndarray[Any, Any]
 
 
 class Partition(Protocol):

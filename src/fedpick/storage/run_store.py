@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import filelock
 import numpy as np
 
+from fedpick.metrics import Numbers
 from fedpick.storage.atomic import PART, write_atomic
 from fedpick.storage.provenance import PACKAGES, Provenance, device, versions
 
@@ -37,7 +38,7 @@ class StoredRun(NamedTuple):
     """A run as it is stored: what it was, its arrays by name, and where it ended."""
 
     about: dict[str, Any]
-    arrays: dict[str, np.ndarray[Any, Any]]
+    arrays: dict[str, Numbers]
     summary: dict[str, Any]
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedpick.metrics import Numbers
 from fedpick.storage.atomic import atomic_file
 
 FORMAT, VERSION = "fedpick-state", 2
@@ -22,7 +23,7 @@ class State(NamedTuple):
     """Facts (plain data for JSON) and named arrays."""
 
     facts: dict[str, Any]
-    arrays: dict[str, np.ndarray[Any, Any]]
+    arrays: dict[str, Numbers]
 
 
 class StateError(ValueError):
