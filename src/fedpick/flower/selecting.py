@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -61,7 +62,7 @@ class SelectingMixin(Strategy):
         if len(args) == 5:
             *args, options["evaluate_fn"] = args  # type: ignore[assignment]
         if options.get("evaluate_fn") is not None:
-            options["evaluate_fn"] = self._adapter.recorded(options["evaluate_fn"])
+            options["evaluate_fn"] = self._adapter.record_evaluations(options["evaluate_fn"])
         self._adapter.begin(initial_arrays)
         result = super().start(FilteredGrid(grid), initial_arrays, *args, **options)
         self._adapter.save()  # with what was measured after the last round
@@ -71,25 +72,23 @@ class SelectingMixin(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The training messages of the strategy inside, to the clients that were picked."""
-        configure = lambda seen: self._inside.configure_train(server_round, arrays, config, seen)  # noqa: E731
+        configure = partial(self._inside.configure_train, server_round, arrays, config)
         return self._adapter.configure_train(server_round, arrays, grid, configure)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Aggregated:
         """The model that the strategy inside makes of the valid updates."""
-        aggregate = lambda valid: self._inside.aggregate_train(server_round, valid)  # noqa: E731
-        return self._adapter.aggregate_train(server_round, replies, aggregate)
+        return self._adapter.aggregate_train(server_round, replies, partial(self._inside.aggregate_train, server_round))
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The evaluation messages of the strategy inside, to clients that are available."""
-        configure = lambda seen: self._inside.configure_evaluate(server_round, arrays, config, seen)  # noqa: E731
+        configure = partial(self._inside.configure_evaluate, server_round, arrays, config)
         return self._adapter.configure_evaluate(server_round, grid, configure)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The metrics that the strategy inside makes of the evaluations that it can average."""
-        aggregate = lambda usable: self._inside.aggregate_evaluate(server_round, usable)  # noqa: E731
-        return self._adapter.aggregate_evaluate(replies, aggregate)
+        return self._adapter.aggregate_evaluate(replies, partial(self._inside.aggregate_evaluate, server_round))
 
     def summary(self) -> None:
         """Log the selector with its options, and the strategy's own settings."""
