@@ -129,7 +129,7 @@ def test_wrong_shapes_of_answers(loss):
 
 def test_a_score_must_be_one_number_for_each_client():
     selector = PowerOfChoice(1, 2, score=lambda loss, size: loss.mean())
-    with pytest.raises(ValueError, match=r"the score must have shape \(K,\) = \(3,\), got shape \(\)"):
+    with pytest.raises(ValueError, match=r"score: it must have shape \(K,\) = \(3,\), got shape \(\)"):
         pick(selector, round_keys(0, 0), selector.init(3), clients(), unheard)
 
 

@@ -188,9 +188,8 @@ def test_killed_between_two_runs_the_batch_is_finished_as_it_was(tmp_path, monke
 
 SCRIPT = """
 import sys, time
-from fedpick.experiment import from_dict
-from fedpick.storage import run
-import fedpick.experiment.run
+from fedpick.experiment import from_plain, run
+import fedpick.experiment.runner
 import json
 fedpick.experiment.runner.LONG = 0.0
 plain = json.loads(sys.argv[2])

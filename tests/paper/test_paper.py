@@ -281,7 +281,7 @@ def test_the_list(tmp_path):
     [
         (["fig33"], "did you mean 'fig3'?"),
         ([], "say --all or --list"),
-        (["fig1", "-o", "FILE"], "must be one that can"),
+        (["fig1", "-o", "FILE"], "cannot be written to"),
     ],
 )
 def test_wrong_uses(arguments, sentence, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from fedpick.report import Chart, curve, dot, figure, page, paragraph, picture, table, write_chart
 
 ROWS = (dot("a", "p", "1", 1, 0, 2), dot("b", "q", "1", 1, 0, 2))
-CHART = Chart("x", "dots", title="t", text="t", x="", y="", rows=ROWS)
+CHART = Chart("x", "dots", title="t", text="t", rows=ROWS)
 
 
 def test_charts_keep_what_can_be_seen():

@@ -1,4 +1,4 @@
-"""What the strategies do beyond the laws: weights, metrics, schedules, memory, names and files."""
+"""What the strategies do beyond the laws: weights, scores, schedules, memory, names and files."""
 
 import json
 
@@ -25,18 +25,18 @@ from fedpick import (
     Selection,
     Shrinking,
     Uniform,
+    pick,
     round_keys,
 )
+from fedpick.config import structure, unstructure
 
 
 def select(selector, size, losses=None, available=None, state=None, t=0):
     K = len(size)
     facts = Clients(jnp.asarray(size), jnp.ones(K, bool) if available is None else jnp.asarray(available))
     state = selector.init(K) if state is None else state
-    keys = round_keys(0, t)
-    candidates = selector.propose(keys.propose, state, facts)
     losses = jnp.full(K, jnp.nan) if losses is None else jnp.asarray(losses, jnp.float32)
-    return selector.select(keys.select, state, facts, candidates, losses)
+    return pick(selector, round_keys(0, t), state, facts, lambda key, asked: losses).selection
 
 
 def test_uniform_weighs_by_its_q_and_is_right_in_expectation():
@@ -90,16 +90,16 @@ def test_a_sweep_over_d_is_one_program_and_vmaps():
 
 
 @given(st.lists(st.floats(0.125, 50, width=32), min_size=6, max_size=6, unique=True), st.floats(0, 3, width=32))
-def test_a_metric_that_rises_with_the_loss_changes_nothing(losses, q):
+def test_a_score_that_rises_with_the_loss_changes_nothing(losses, q):
     size = [1, 2, 3, 4, 5, 6]
     plain = select(PowerOfChoice(2, 4), size, losses)
     monotone = QFairLoss(q, by_size=False)(jnp.asarray(losses, jnp.float32), jnp.ones(6, jnp.float32))
     if len(np.unique(monotone)) == 6:  # float32 keeps the losses apart after the power
-        same = select(PowerOfChoice(2, 4, metric=QFairLoss(q, by_size=False)), size, losses)
+        same = select(PowerOfChoice(2, 4, score=QFairLoss(q, by_size=False)), size, losses)
         assert set(plain.clients.tolist()) == set(same.clients.tolist())
 
 
-def test_metrics_that_matter():
+def test_scores_that_matter():
     size, losses = [1, 9, 1, 1], [5.0, 1.0, 4.0, -1.0]
     best = {
         LocalLoss(): 0,
@@ -108,13 +108,13 @@ def test_metrics_that_matter():
         QFairLoss(4.0): 0,
         ClippedLoss(4.5, by_size=True): 1,
     }
-    for metric, client in best.items():
-        assert select(PowerOfChoice(1, 4, metric=metric), size, losses).clients.tolist() == [client], metric
-    assert select(PowerOfChoice(1, 4, metric=lambda loss, size: -loss), size, losses).clients.tolist() == [3]
+    for score, client in best.items():
+        assert select(PowerOfChoice(1, 4, score=score), size, losses).clients.tolist() == [client], score
+    assert select(PowerOfChoice(1, 4, score=lambda loss, size: -loss), size, losses).clients.tolist() == [3]
 
 
 def test_a_clip_ties_those_beyond_the_limit():
-    selector = PowerOfChoice(1, 3, metric=ClippedLoss(2.0))
+    selector = PowerOfChoice(1, 3, score=ClippedLoss(2.0))
     chosen = jax.vmap(lambda t: select(selector, [1, 1, 1], [1.0, 2.5, 1e9], t=t).clients)(jnp.arange(4000))
     wins = np.bincount(np.asarray(chosen).ravel(), minlength=3)
     assert wins[0] == 0
@@ -127,7 +127,7 @@ def test_negative_losses_keep_their_order_under_q_fair():
 
 
 def test_a_score_of_nan_is_silence():
-    selector = PowerOfChoice(2, 3, metric=lambda loss, size: jnp.where(loss > 4, jnp.nan, loss))
+    selector = PowerOfChoice(2, 3, score=lambda loss, size: jnp.where(loss > 4, jnp.nan, loss))
     assert sorted(select(selector, [1, 1, 1], [5.0, 1.0, 2.0]).clients.tolist()) == [1, 2]
 
 
@@ -135,8 +135,8 @@ def test_adapow_shrinks_from_everybody_to_m():
     selector = fedpick.strategy("adapow-d", m=3, rounds=60, steps=6)
     state, facts, counts = selector.init(30), Clients(jnp.ones(30, jnp.int32), jnp.ones(30, bool)), []
     for t in range(70):
-        candidates = selector.propose(round_keys(0, t).propose, state, facts)
-        counts.append(int(candidates.sum()))
+        picked = pick(selector, round_keys(0, t), state, facts, lambda key, asked: jnp.zeros(30))
+        counts.append(int(picked.candidates.sum()))
         empty = Selection(jnp.full(3, -1, jnp.int32), jnp.zeros(3, jnp.float32))
         state = selector.observe(state, empty, Report(jnp.full(3, jnp.nan)))
     stages = [30, 26, 21, 17, 12, 8, 3]
@@ -188,7 +188,7 @@ def test_afl_leaves_out_clients_without_data():
 @pytest.mark.parametrize("losses", [[2.5, 3.0], [0.2, 0.4], [1e7, 2e7]])
 def test_no_q_is_too_large(losses):
     for by_size in (False, True):
-        selector = PowerOfChoice(1, 2, metric=QFairLoss(100.0, by_size))
+        selector = PowerOfChoice(1, 2, score=QFairLoss(100.0, by_size))
         seats = jax.vmap(lambda t, s=selector: select(s, [3, 3], losses, t=t).clients)(jnp.arange(40))
         assert (np.asarray(seats) == 1).all()
 
@@ -225,11 +225,13 @@ def test_jax_defaults_change_no_key():
 @pytest.mark.parametrize("name", EVERY)
 def test_a_strategy_prints_compares_hashes_and_goes_to_a_file_and_back(name):
     selector = every()[name]
-    again = fedpick.from_dict(json.loads(json.dumps(fedpick.to_dict(selector))))
+    plain = json.loads(json.dumps(unstructure(selector, "Selector")))
+    assert plain["kind"] == name
+    again = structure(plain, fedpick.Selector, "selector")
     assert again == selector == eval(repr(selector), vars(fedpick))
     assert hash(again) == hash(selector)
     assert jax.tree.structure(again) == jax.tree.structure(selector)
 
 
 def test_traced_and_array_fields_go_to_a_file_as_numbers():
-    assert fedpick.to_dict(PowerOfChoice(2, jnp.int32(7)))["d"] == 7
+    assert unstructure(PowerOfChoice(2, jnp.int32(7)), "Selector")["d"] == 7

@@ -27,18 +27,20 @@ from fedpick.sim import (
     Federation,
     Local,
     Logistic,
+    OptaxSchedule,
     PowerLaw,
     Quadratic,
     QuadraticModel,
     Server,
     Shards,
+    StepDecay,
     Synthetic,
     Trace,
     datasets,
     simulate,
 )
 from fedpick.sim.availability import AlternatingHalves, DayAndNight, Failures
-from fedpick.sim.evaluation import batch_losses, everybody, full_losses
+from fedpick.sim.evaluation import batch_losses, evaluate_clients, full_losses
 from fedpick.sim.local import _all_slots, _epochs, _slot_by_slot, distinct
 
 LABELS = np.arange(3000) % 10
@@ -112,9 +114,10 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: Federation.from_arrays(X + 1e300, Y, C), "x must be finite in float32, got NaN or infinity in row 0"),
         (lambda: Federation.from_arrays(X, Y + 2**32, C), "y must be below 2**31, got 4294967297"),
         (lambda: Federation.from_arrays(X, Y, C, classes=3.5), "Federation: classes must be a whole number, got 3.5"),
-        (lambda: Local(1, 1, 0.1, optimizer=optax.adam(0.1)), "Local: optimizer must be a function of the learning rate"),
-        (lambda: Server(optax.adam(0.1)), "Server: optimizer must be a function of the learning rate"),
-        (lambda: Local(1, 1, 0.1, lambda t: 1.0), "Local: schedule must be an object made with fedpick.pytree"),
+        (lambda: Local(1, 1, 0.1, optimizer=optax.adam(0.1)), "Local: optimizer must be a name, or a function of the learning rate such as optax.adam and not"),
+        (lambda: Server(optax.adam(0.1)), "Server: optimizer must be a name, or a function of the learning rate such as optax.adam and not"),
+        (lambda: Local(1, 1, 0.1, 3), "Local: schedule must be a function of the round t, such as StepDecay, got 3"),
+        (lambda: OptaxSchedule("cosine_decay_schedule"), "OptaxSchedule: arguments must suit cosine_decay_schedule"),
         (lambda: Devices(deadline=jnp.ones(3)), "Devices: deadline must be one number, got"),
         (lambda: Dirichlet(0, 1.0), "Dirichlet: K must be at least 1, got 0"),
         (lambda: Dirichlet(5, -1.0), "Dirichlet: alpha must be finite and above 0, got -1.0"),
@@ -131,10 +134,10 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: DayAndNight(period=0.0), "DayAndNight: period must be above 0, got 0.0"),
         (lambda: Trace(np.zeros(3)), "Trace: present must be Bool[rounds, K] with a round at least, got shape (3,)"),
         (lambda: Devices(speed=0.0), "Devices: speed must be above 0, got 0.0"),
-        (lambda: Logistic(), "logistic: dim must be at least 1, got 0"),
-        (lambda: MLP((3,), 1.0), "mlp: dropout must be at least 0 and below 1, got 1.0"),
+        (lambda: MLP((0,)), "MLP: hidden must be at least 1, got 0"),
+        (lambda: MLP((3,), 1.0), "MLP: dropout must be at least 0 and below 1, got 1.0"),
         (lambda: Logistic("hinge"), "objective must be one of 'cross-entropy', 'minus-probability', got 'hinge'"),
-        (lambda: Synthetic(-1.0).federation(), "synthetic: alpha must be finite and at least 0, got -1.0"),
+        (lambda: Synthetic(-1.0), "Synthetic: alpha must be finite and at least 0, got -1.0"),
     ],
 )  # fmt: skip
 def test_bad_input_gets_one_sentence(make, sentence):
@@ -174,13 +177,15 @@ def test_bad_arguments_of_simulate_get_one_sentence():
 
 def test_a_model_that_does_not_fit_gets_one_sentence():
     toy = Federation.from_arrays(np.eye(4), [0, 1, 2, 2], [0, 0, 1, 1])
-    good = Logistic()
+    good = Logistic().build(toy)
+    few = Federation.from_arrays(np.eye(4), [0, 1, 1, 1], [0, 0, 1, 1])
+    wide = Federation.from_arrays(np.eye(4, 5), [0, 1, 2, 2], [0, 0, 1, 1])
     for model, sentence in [
         (
-            Logistic(),
+            Logistic().build(few),
             "simulate: the loss of every client must be finite before round 0, got NaN for 1; does the model",
         ),
-        (Logistic(), "simulate: model.losses must take samples of shape (4,), got"),
+        (Logistic().build(wide), "simulate: model.losses must take samples of shape (4,), got"),
         (
             good._replace(losses=lambda p, x, y, key: jnp.zeros((2, 1))),
             "model.losses must give one number per sample (2,), got shape (2, 1)",
@@ -200,14 +205,14 @@ def test_sums_over_a_large_client_stay_exact():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(100_003, 4))
     big = Federation.from_arrays(x, rng.integers(0, 10, len(x)), np.minimum(np.arange(len(x)), 3))
-    model = Logistic()
+    model = Logistic().build(big)
     zeros = model.init(jax.random.key(0))
     params = {"w": jnp.asarray(rng.normal(size=(4, 10)), jnp.float32), "b": zeros["b"]}
     logits = x @ np.asarray(params["w"], np.float64)
     each = np.log(np.exp(logits).sum(1)) - logits[np.arange(len(x)), np.asarray(big.y)]
-    for asked in (everybody(big, model, params)[0], full_losses(big, model, params, jnp.ones(4, bool))):
+    for asked in (evaluate_clients(big, model, params)[0], full_losses(big, model, params, jnp.ones(4, bool))):
         np.testing.assert_allclose(asked[3], each[3:].mean(), rtol=1e-5)
-    for asked in (everybody(big, model, zeros)[0], full_losses(big, model, zeros, jnp.ones(4, bool))):
+    for asked in (evaluate_clients(big, model, zeros)[0], full_losses(big, model, zeros, jnp.ones(4, bool))):
         np.testing.assert_allclose(asked, np.full(4, np.log(10), np.float32), rtol=1e-7)
 
 
@@ -222,7 +227,7 @@ def test_one_outlier_does_not_blur_the_losses_of_the_others():
         for losses in (
             full_losses(toy, model, jnp.zeros(1), jnp.ones(4, bool)),
             batch_losses(toy, model, jnp.zeros(1), jnp.ones(4, bool), 1, jax.random.key(0)),
-            everybody(toy, model, jnp.zeros(1))[0],
+            evaluate_clients(toy, model, jnp.zeros(1))[0],
         ):
             assert losses[1:].tolist() == [1.0, 2.0, 3.0]
 
@@ -280,12 +285,12 @@ def test_epochs_go_through_all_samples_before_any_comes_again():
 
 def test_a_poll_is_the_mean_loss_of_those_asked_and_nan_for_the_others():
     federation = Synthetic(1, 1, K=6, seed=3).federation()
-    model = Logistic()
+    model = Logistic().build(federation)
     w = np.random.default_rng(0).normal(size=(60, 10)).astype(np.float32)
     params = {"w": jnp.asarray(w), "b": jnp.arange(10, dtype=jnp.float32)}
     asked = np.array([True, False, True, True, False, True])
     losses = np.asarray(full_losses(federation, model, params, jnp.asarray(asked)))
-    both, accuracy = everybody(federation, model, params)
+    both, accuracy = evaluate_clients(federation, model, params)
     x, y = np.asarray(federation.x, np.float64), np.asarray(federation.y)
     logits = x @ w + np.arange(10)
     each = np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1) - logits[np.arange(len(y)), y]
@@ -303,16 +308,18 @@ def test_a_poll_is_the_mean_loss_of_those_asked_and_nan_for_the_others():
 
 
 def test_at_a_model_of_zeros_all_clients_are_exactly_tied():
-    federation, model = Synthetic(1, 1, seed=0).federation(), Logistic()
+    federation = Synthetic(1, 1, seed=0).federation()
+    model = Logistic().build(federation)
     params = model.init(jax.random.key(0))
     asked = jnp.ones(30, bool)
     assert len(np.unique(full_losses(federation, model, params, asked))) == 1
     assert len(np.unique(batch_losses(federation, model, params, asked, 20, jax.random.key(0)))) == 1
 
 
-def test_the_cost_of_a_poll_grows_with_those_asked_and_not_with_everybody():
+def test_the_cost_of_a_poll_grows_with_those_asked_and_not_with_evaluate_clients():
     """Read off the compiled program: a loop as long as the samples asked for, and no pass over all of them."""
-    federation, model = Synthetic(1, 1, K=30, seed=1).federation(), Logistic()
+    federation = Synthetic(1, 1, K=30, seed=1).federation()
+    model = Logistic().build(federation)
     text = str(
         jax.make_jaxpr(lambda p, a: full_losses(federation, model, p, a))(
             model.init(jax.random.key(0)), jnp.ones(30, bool)
@@ -382,13 +389,13 @@ def test_altered_truncated_and_missing_files_are_named(files, monkeypatch, tmp_p
     whole = (files / name).read_bytes()
     for bad in (whole[:-10], whole + b"x"):
         (files / name).write_bytes(bad)
-        with pytest.raises(ValueError, match=rf"fashion_mnist: {name} must have MD5 .*, got another: it is truncated"):
+        with pytest.raises(ValueError, match=rf"FashionMNIST: {name} must have MD5 .*, got another: it is truncated"):
             FashionMNIST().federation(files)
     (files / name).unlink()
-    with pytest.raises(FileNotFoundError, match="fashion_mnist: data must be a folder with train-images"):
+    with pytest.raises(FileNotFoundError, match="FashionMNIST: data must be a folder with train-images"):
         FashionMNIST().federation(files)
     monkeypatch.setenv("FEDPICK_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(FileNotFoundError, match="fashion_mnist: FEDPICK_DATA must be a folder with"):
+    with pytest.raises(FileNotFoundError, match="FashionMNIST: FEDPICK_DATA must be a folder with"):
         FashionMNIST().federation()
 
 
@@ -402,7 +409,7 @@ def test_offline_is_one_sentence_and_a_bad_download_is_not_kept(files, monkeypat
 
     monkeypatch.setattr("urllib.request.urlopen", offline)
     with pytest.raises(
-        ConnectionError, match=r"fashion_mnist: could not download .* put the official files into a folder"
+        ConnectionError, match=r"FashionMNIST: could not download .* put the official files into a folder"
     ):
         FashionMNIST().federation()
     monkeypatch.setattr("urllib.request.urlopen", lambda *a, **o: io.BytesIO(b"not the file"))
@@ -425,3 +432,16 @@ def test_the_official_files_where_they_are():
     assert np.bincount(federation.y).tolist() == [6000] * 10
     result = simulate(federation, MLP(), PowerOfChoice(3, 6), Local(30, 64, 0.05), rounds=30)
     assert result.metrics["test_accuracy"][0, -1] > 0.4
+
+
+def test_any_schedule_of_optax_is_a_schedule():
+    federation, model = Quadratic(K=4, v=2), QuadraticModel()
+
+    def loss(schedule):
+        return simulate(federation, model, Rand(2), Local(2, 1, 1e-2, schedule), rounds=6).metrics["loss"]
+
+    arguments = {"init_value": 1.0, "decay_steps": 6}
+    cosine = loss(optax.cosine_decay_schedule(**arguments))
+    np.testing.assert_array_equal(cosine, loss(OptaxSchedule("cosine_decay_schedule", arguments)))
+    np.testing.assert_array_equal(loss(StepDecay((3,))), loss(optax.piecewise_constant_schedule(1.0, {3: 0.5})))
+    assert (cosine != loss(StepDecay())).any()

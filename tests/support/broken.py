@@ -1,4 +1,4 @@
-"""Strategies that are wrong on purpose, each in one way that is out there, and the sentence that must catch it."""
+"""Strategies that are broken on purpose, each in one realistic way, with the law or claim that must catch it."""
 
 import jax
 import jax.numpy as jnp

@@ -16,9 +16,7 @@ SETTINGS = {"C = 0.03": (FEW, False), "C = 0.1": (MANY, False), "by turns": (INT
 
 def _objective_experiments(size: Size) -> Experiments:
     return {
-        f"{objective}, alpha = {alpha:g}, {setting}, {name}": fashion(
-            size, selector, alpha, objective=objective, halves=halves
-        )
+        (objective, alpha, setting, name): fashion(size, selector, alpha, objective=objective, halves=halves)
         for objective in OBJECTIVES
         for alpha in ALPHAS
         for setting, (selectors, halves) in SETTINGS.items()
@@ -31,11 +29,9 @@ def _objective(runs: ItemRuns) -> Outcome:
     curves: list[Row] = []
     table, equal, better = [], [], []
     for alpha, (setting, (selectors, _)) in itertools.product(ALPHAS, SETTINGS.items()):
-        base = runs[f"cross-entropy, alpha = {alpha:g}, {setting}, rand"]
+        base = runs["cross-entropy", alpha, setting, "rand"]
         for name in selectors:
-            results = {
-                objective: runs[f"{objective}, alpha = {alpha:g}, {setting}, {name}"] for objective in OBJECTIVES
-            }
+            results = {objective: runs[objective, alpha, setting, name] for objective in OBJECTIVES}
             cross_entropy = results["cross-entropy"]
             if setting == "C = 0.03":
                 panel = f"alpha = {alpha:g}"
@@ -49,8 +45,8 @@ def _objective(runs: ItemRuns) -> Outcome:
                 equal.append(as_well(f"alpha = {alpha:g}, {setting}: {name} and rand", cross_entropy, base))
     for alpha in ALPHAS:
         lost = interval(
-            accuracy(runs[f"cross-entropy, alpha = {alpha:g}, C = 0.03, rand"])
-            - accuracy(runs[f"minus-probability, alpha = {alpha:g}, C = 0.03, pow-d, d = 6"])
+            accuracy(runs["cross-entropy", alpha, "C = 0.03", "rand"])
+            - accuracy(runs["minus-probability", alpha, "C = 0.03", "pow-d, d = 6"])
         )
         what = f"alpha = {alpha:g}: rand under cross-entropy above pow-d under minus-probability"
         better.append(Check(what, above_zero(lost), f"{lost} points"))
@@ -64,7 +60,6 @@ def _objective(runs: ItemRuns) -> Outcome:
         title="The objective decides: accuracy after the last round, C = 0.03",
         text="Test accuracy of each strategy under minus-probability, where the strategies differ, and under "
         "cross-entropy, where they do not.",
-        x="",
         y="test accuracy, %",
         rows=tuple(rows),
     )
@@ -74,7 +69,6 @@ def _objective(runs: ItemRuns) -> Outcome:
         title="Fashion-MNIST under cross-entropy, C = 0.03",
         text="Test accuracy by round under cross-entropy at both alphas.",
         x="round",
-        y="",
         rows=tuple(curves),
     )
     columns = (
@@ -94,9 +88,7 @@ PAIR = ("rand", "pow-d, d = 6")
 
 def _rate_experiments(size: Size) -> Experiments:
     return {
-        f"{objective}, alpha = {alpha:g}, eta = {eta:g}, {name}": fashion(
-            size, FEW[name], alpha, objective=objective, eta=eta
-        )
+        (objective, alpha, eta, name): fashion(size, FEW[name], alpha, objective=objective, eta=eta)
         for objective in OBJECTIVES
         for alpha in ALPHAS
         for eta in size.etas
@@ -107,22 +99,20 @@ def _rate_experiments(size: Size) -> Experiments:
 def _rates(runs: ItemRuns) -> Outcome:
     rows, table = [], []
     pays: dict[str, list[Check]] = {objective: [] for objective in OBJECTIVES}
-    for objective in OBJECTIVES:
-        for alpha in ALPHAS:
-            for eta in runs.size.etas:
-                rand, pow_d = (runs[f"{objective}, alpha = {alpha:g}, eta = {eta:g}, {name}"] for name in PAIR)
-                gap = interval(accuracy(pow_d) - accuracy(rand))
-                mean = interval(100 * (pow_d.metric("test_accuracy") - rand.metric("test_accuracy")).mean(axis=1))
-                panel = f"alpha = {alpha:g}"
-                for what, (middle, low, high) in (("after the last round", gap), ("mean over the rounds", mean)):
-                    ends = (low, high) if np.isfinite(high) else (middle, middle)
-                    rows.append(dot(objective, f"{panel}: {what}", f"{eta:g}", middle, *ends))
-                r60 = [rounds_until(result) for result in (rand, pow_d)]
-                ratio = number_text(r60[1] / r60[0], 2) if np.isfinite(r60[0]) else "-"
-                last = [f"{accuracy(result).mean():.1f}" for result in (rand, pow_d)]
-                table.append((objective, f"{alpha:g}", f"{eta:g}", *last, str(gap), *map(number_text, r60), ratio))
-                evidence = f"{mean} points over the rounds, {gap} at the end"
-                pays[objective].append(Check(f"alpha = {alpha:g}, eta = {eta:g}", above_zero(mean), evidence))
+    for objective, alpha, eta in itertools.product(OBJECTIVES, ALPHAS, runs.size.etas):
+        rand, pow_d = (runs[objective, alpha, eta, name] for name in PAIR)
+        gap = interval(accuracy(pow_d) - accuracy(rand))
+        mean = interval(100 * (pow_d.metric("test_accuracy") - rand.metric("test_accuracy")).mean(axis=1))
+        panel = f"alpha = {alpha:g}"
+        for what, (middle, low, high) in (("after the last round", gap), ("mean over the rounds", mean)):
+            ends = (low, high) if np.isfinite(high) else (middle, middle)
+            rows.append(dot(objective, f"{panel}: {what}", f"{eta:g}", middle, *ends))
+        r60 = [rounds_until(result) for result in (rand, pow_d)]
+        ratio = number_text(r60[1] / r60[0], 2) if np.isfinite(r60[0]) else "-"
+        last = [f"{accuracy(result).mean():.1f}" for result in (rand, pow_d)]
+        table.append((objective, f"{alpha:g}", f"{eta:g}", *last, str(gap), *map(number_text, r60), ratio))
+        evidence = f"{mean} points over the rounds, {gap} at the end"
+        pays[objective].append(Check(f"alpha = {alpha:g}, eta = {eta:g}", above_zero(mean), evidence))
     claims = tuple(
         Claim(
             f"Under {objective}, pow-d is ahead of rand over the rounds at every learning rate.",

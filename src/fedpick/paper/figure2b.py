@@ -67,7 +67,7 @@ def _figure_2b(runs: ItemRuns) -> Outcome:
     )
     title = "Selection skew on the quadratic problem: speed against bias"
     text = "rho-bar, and rho-tilde over rho-bar, for rand and pow-d with several d: both rise with d."
-    chart = Chart("fig2b", "dots", title=title, text=text, x="", y="skew", rows=tuple(rows))
+    chart = Chart("fig2b", "dots", title=title, text=text, y="skew", rows=tuple(rows))
     columns = ("K", "strategy", "rho-bar (w' = w)", "rho-tilde / rho-bar", "rho-bar over all pairs")
     remark = (
         "rho-bar is defined as a minimum over all pairs of w and w'. Taken so it falls with d, far below 1 (last "

@@ -14,9 +14,9 @@ CLAIMED = {2: 2.0, 10: 3.0}  # d / m, and how many times faster
 def _experiments(size: Size) -> Experiments:
     experiments: Experiments = {}
     for m in SEATS:
-        experiments[f"m = {m}, rand"] = synthetic(size, strategy("rand", m=m))
+        experiments[m, "rand"] = synthetic(size, strategy("rand", m=m))
         for factor in CLAIMED:
-            experiments[f"m = {m}, d = {factor}m"] = synthetic(size, strategy("pow-d", m=m, d=factor * m))
+            experiments[m, factor] = synthetic(size, strategy("pow-d", m=m, d=factor * m))
     return experiments
 
 
@@ -25,10 +25,10 @@ def _conclude(runs: ItemRuns) -> Outcome:
     checks: dict[int, list[Check]] = {factor: [] for factor in CLAIMED}
     floors = []
     for m in SEATS:
-        base = runs[f"m = {m}, rand"]
+        base = runs[m, "rand"]
         rows += curve("rand", f"m = {m}", base.evaluated, base.metric("loss"))
         for factor, claimed in CLAIMED.items():
-            result = runs[f"m = {m}, d = {factor}m"]
+            result = runs[m, factor]
             rows += curve(f"pow-d, d = {factor}m", f"m = {m}", result.evaluated, result.metric("loss"))
             median, low, high, counted = speed_up(result, base, "loss", TARGET)
             met: Met = "no" if high <= 1 else "unclear"

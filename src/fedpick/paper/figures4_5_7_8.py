@@ -21,7 +21,7 @@ from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
 from fedpick.protocol import Selector
 from fedpick.report import Chart, Row, curve
-from fedpick.results import Result, Spread
+from fedpick.results import Spread
 
 COMMON = (
     "K = 100, Dir_K(alpha) partitions (capped, as released), one for each seed; 784-64-30-10 with dropout, b = 64, "
@@ -33,7 +33,7 @@ COMMON = (
 def both_alphas(size: Size, selectors: dict[str, Selector[Any]], halves: bool = False) -> Experiments:
     """Every strategy at both alphas."""
     return {
-        f"alpha = {alpha:g}, {name}": fashion(size, selector, alpha, halves=halves)
+        (alpha, name): fashion(size, selector, alpha, halves=halves)
         for alpha in ALPHAS
         for name, selector in selectors.items()
     }
@@ -44,10 +44,10 @@ def by_round(name: str, title: str, runs: ItemRuns, names: Iterable[str]) -> Cha
     rows: list[Row] = []
     for metric, unit, panel in (("test_accuracy", 100, "test accuracy, %"), ("loss", 1, "training loss")):
         for alpha, strategy in itertools.product((2.0, 0.3), names):
-            result = _at(runs, alpha, strategy)
+            result = runs[alpha, strategy]
             rows += curve(strategy, f"alpha = {alpha:g}: {panel}", result.evaluated, unit * result.metric(metric))
     text = "Test accuracy and training loss by round for each strategy, alpha = 2 and 0.3; the bands are spreads."
-    return Chart(name, "lines", title=title, text=text, x="round", y="", rows=tuple(rows))
+    return Chart(name, "lines", title=title, text=text, x="round", rows=tuple(rows))
 
 
 def ends(runs: ItemRuns, names: Iterable[str]) -> Table:
@@ -56,19 +56,11 @@ def ends(runs: ItemRuns, names: Iterable[str]) -> Table:
     for strategy in names:
         row = [strategy]
         for alpha in ALPHAS:
-            result = _at(runs, alpha, strategy)
+            result = runs[alpha, strategy]
             row += [f"{Spread.of(accuracy(result)):.1f}", number_text(rounds_until(result))]
         rows.append(tuple(row))
     columns = ("strategy", *(f"alpha = {alpha:g}: {what}" for alpha in ALPHAS for what in ("accuracy, %", "R60")))
     return Table("After the last round", columns, tuple(rows))
-
-
-def _at(runs: ItemRuns, alpha: float, name: str) -> Result:
-    return runs[f"alpha = {alpha:g}, {name}"]
-
-
-def _best(runs: ItemRuns, alpha: float, names: Iterable[str]) -> str:
-    return max(names, key=lambda name: float(accuracy(_at(runs, alpha, name)).mean()))
 
 
 FIGURE_4_NAMES = ("rand", "pow-d, d = 6", "pow-d, d = 9", "pow-d, d = 15", "afl")
@@ -79,23 +71,20 @@ def _figure_4(runs: ItemRuns) -> Outcome:
     gains: list[Check] = []
     losses: list[Check] = []
     for alpha in ALPHAS:
-        best = _best(runs, alpha, pows)
+        means = {name: float(accuracy(runs[alpha, name]).mean()) for name in pows}
+        best = max(means, key=means.__getitem__)
         for base, points in (("rand", 10.0), ("afl", 5.0)):
-            gains.append(
-                gain(f"alpha = {alpha:g}: {best} over {base}", _at(runs, alpha, best), _at(runs, alpha, base), points)
-            )
-        lower = area(_at(runs, alpha, "rand"), "loss") - area(_at(runs, alpha, best), "loss")
+            gains.append(gain(f"alpha = {alpha:g}: {best} over {base}", runs[alpha, best], runs[alpha, base], points))
+        lower = area(runs[alpha, "rand"], "loss") - area(runs[alpha, best], "loss")
         losses.append(
             positive(f"alpha = {alpha:g}: {best} has a lower loss than rand", lower, "in the mean over the rounds")
         )
     large = [
-        above(f"alpha = 2: {larger} above {less}", _at(runs, 2.0, larger), _at(runs, 2.0, less))
+        above(f"alpha = 2: {larger} above {less}", runs[2.0, larger], runs[2.0, less])
         for less, larger in ((pows[0], pows[1]), (pows[0], pows[2]))
     ]
-    small = [
-        above(f"alpha = 0.3: d = 6 above {name}", _at(runs, 0.3, pows[0]), _at(runs, 0.3, name)) for name in pows[1:]
-    ]
-    six, nine, fifteen = (accuracy(_at(runs, 2.0, name)) for name in pows)
+    small = [above(f"alpha = 0.3: d = 6 above {name}", runs[0.3, pows[0]], runs[0.3, name]) for name in pows[1:]]
+    six, nine, fifteen = (accuracy(runs[2.0, name]) for name in pows)
     levels = positive("alpha = 2: more is gained from d = 6 to 9 than from 9 to 15", 2 * nine - six - fifteen, "points")
     source = "Figure 4, Section 5"
     claims = (
@@ -119,29 +108,25 @@ FIGURE_5_NAMES = ("rand", "pow-d, d = 6", "cpow-d, d = 6", "rpow-d, d = 50", "af
 
 def _figure_5(runs: ItemRuns) -> Outcome:
     rand, pow_d, cpow, rpow, afl = FIGURE_5_NAMES
-
-    def at(alpha: float, name: str) -> Result:
-        return _at(runs, alpha, name)
-
     mild = (
-        gain("alpha = 2: rpow-d over rand", at(2.0, rpow), at(2.0, rand), 5.0),
-        gain("alpha = 2: cpow-d over rand", at(2.0, cpow), at(2.0, rand), 6.0),
-        above("alpha = 2: pow-d above cpow-d", at(2.0, pow_d), at(2.0, cpow)),
-        above("alpha = 2: pow-d above rpow-d", at(2.0, pow_d), at(2.0, rpow)),
+        gain("alpha = 2: rpow-d over rand", runs[2.0, rpow], runs[2.0, rand], 5.0),
+        gain("alpha = 2: cpow-d over rand", runs[2.0, cpow], runs[2.0, rand], 6.0),
+        above("alpha = 2: pow-d above cpow-d", runs[2.0, pow_d], runs[2.0, cpow]),
+        above("alpha = 2: pow-d above rpow-d", runs[2.0, pow_d], runs[2.0, rpow]),
     )
     strong = (
-        as_well("alpha = 0.3: cpow-d as well as pow-d", at(0.3, cpow), at(0.3, pow_d)),
-        as_well("alpha = 0.3: rpow-d as well as pow-d", at(0.3, rpow), at(0.3, pow_d)),
-        gain("alpha = 0.3: cpow-d over rand", at(0.3, cpow), at(0.3, rand), 10.0),
-        gain("alpha = 0.3: rpow-d over rand", at(0.3, rpow), at(0.3, rand), 10.0),
+        as_well("alpha = 0.3: cpow-d as well as pow-d", runs[0.3, cpow], runs[0.3, pow_d]),
+        as_well("alpha = 0.3: rpow-d as well as pow-d", runs[0.3, rpow], runs[0.3, pow_d]),
+        gain("alpha = 0.3: cpow-d over rand", runs[0.3, cpow], runs[0.3, rand], 10.0),
+        gain("alpha = 0.3: rpow-d over rand", runs[0.3, rpow], runs[0.3, rand], 10.0),
     )
     against_afl = [
         check
         for alpha in ALPHAS
         for name in (pow_d, cpow, rpow)
         for check in (
-            above(f"alpha = {alpha:g}: {name} above afl", at(alpha, name), at(alpha, afl)),
-            sooner(f"alpha = {alpha:g}: {name} sooner than afl", at(alpha, name), at(alpha, afl)),
+            above(f"alpha = {alpha:g}: {name} above afl", runs[alpha, name], runs[alpha, afl]),
+            sooner(f"alpha = {alpha:g}: {name} sooner than afl", runs[alpha, name], runs[alpha, afl]),
         )
     ]
     source = "Figure 5, Section 5"
@@ -171,7 +156,7 @@ def _figure_7(runs: ItemRuns) -> Outcome:
             f"For alpha = {alpha:g}, pow-d and rpow-d achieve {ours[0]:g} % and {ours[1]:g} % improvement over rand.",
             source,
             tuple(
-                gain(f"{name} over rand", _at(runs, alpha, name), _at(runs, alpha, rand), points)
+                gain(f"{name} over rand", runs[alpha, name], runs[alpha, rand], points)
                 for name, points in zip((pow_d, rpow), ours, strict=True)
             ),
         )
@@ -183,10 +168,6 @@ def _figure_7(runs: ItemRuns) -> Outcome:
 
 def _figure_8(runs: ItemRuns) -> Outcome:
     rand, pow_d, cpow, rpow, afl = MANY
-
-    def at(alpha: float, name: str) -> Result:
-        return _at(runs, alpha, name)
-
     source = "Figure 8, appendix"
     claims = (
         Claim(
@@ -194,11 +175,11 @@ def _figure_8(runs: ItemRuns) -> Outcome:
             "and afl; rpow-d performs as well as afl.",
             source,
             (
-                gain("pow-d over rand", at(2.0, pow_d), at(2.0, rand), 15.0),
-                above("pow-d above cpow-d", at(2.0, pow_d), at(2.0, cpow)),
-                above("cpow-d above rand", at(2.0, cpow), at(2.0, rand)),
-                above("cpow-d above afl", at(2.0, cpow), at(2.0, afl)),
-                as_well("rpow-d as well as afl", at(2.0, rpow), at(2.0, afl)),
+                gain("pow-d over rand", runs[2.0, pow_d], runs[2.0, rand], 15.0),
+                above("pow-d above cpow-d", runs[2.0, pow_d], runs[2.0, cpow]),
+                above("cpow-d above rand", runs[2.0, cpow], runs[2.0, rand]),
+                above("cpow-d above afl", runs[2.0, cpow], runs[2.0, afl]),
+                as_well("rpow-d as well as afl", runs[2.0, rpow], runs[2.0, afl]),
             ),
         ),
         Claim(
@@ -206,9 +187,9 @@ def _figure_8(runs: ItemRuns) -> Outcome:
             "afl.",
             source,
             (
-                *(gain(f"{name} over rand", at(0.3, name), at(0.3, rand), 5.0) for name in (pow_d, cpow, rpow)),
-                *(as_well(f"{name} as well as pow-d", at(0.3, name), at(0.3, pow_d)) for name in (cpow, rpow)),
-                *(above(f"{name} above afl", at(0.3, name), at(0.3, afl)) for name in (pow_d, cpow, rpow)),
+                *(gain(f"{name} over rand", runs[0.3, name], runs[0.3, rand], 5.0) for name in (pow_d, cpow, rpow)),
+                *(as_well(f"{name} as well as pow-d", runs[0.3, name], runs[0.3, pow_d]) for name in (cpow, rpow)),
+                *(above(f"{name} above afl", runs[0.3, name], runs[0.3, afl]) for name in (pow_d, cpow, rpow)),
             ),
         ),
     )

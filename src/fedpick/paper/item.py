@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 from fedpick.experiment import load_results
 from fedpick.paper.claims import Claim, Verdict, overall
@@ -38,17 +39,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ItemRuns:
-    """The runs of an item, by name."""
+    """The runs of an item, by the keys of its experiments."""
 
     store: RunStore
     size: Size
     experiments: Experiments
-    _results: dict[str, Result] = field(default_factory=dict)
+    _results: dict[Any, Result] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> Result:
-        if name not in self._results:
-            self._results[name] = load_results(self.experiments[name], self.store)
-        return self._results[name]
+    def __getitem__(self, key: Any) -> Result:
+        if key not in self._results:
+            self._results[key] = load_results(self.experiments[key], self.store)
+        return self._results[key]
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Item:
         title: What it is about.
         about: What is run, and the choices made here where the paper is silent.
         conclude: The outcome, from the runs.
-        experiments: What is run, by name.
+        experiments: What is run.
     """
 
     name: str

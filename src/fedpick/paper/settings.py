@@ -20,7 +20,7 @@ from fedpick.sim import (
     Synthetic,
 )
 
-Experiments = dict[str, Experiment]
+Experiments = dict[Any, Experiment]  # by what tells them apart
 
 
 @dataclass(frozen=True, kw_only=True)

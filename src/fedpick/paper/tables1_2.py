@@ -29,6 +29,14 @@ from fedpick.results import Result, Spread
 from fedpick.storage import device
 
 BASE = "rand, C = 0.1"
+ROWS = (
+    "R60, ours",
+    "R60, paper",
+    "t_comp in ms, ours",
+    "t_comp in s, paper",
+    "accuracy in %, ours",
+    "accuracy in %, paper",
+)
 POWER = ("pow-d, d = 6", "cpow-d, d = 6", "rpow-d, d = 50")
 
 
@@ -107,29 +115,22 @@ def _conclude(runs: ItemRuns, alpha: float, number: int) -> Outcome:
 
 def _rows(results: dict[str, Result], published: dict[str, Column], seconds: Any) -> list[tuple[str, ...]]:
     base = rounds_until(results[BASE])
-    rows = [
-        ["R60, ours"],
-        ["R60, paper"],
-        ["t_comp in ms, ours"],
-        ["t_comp in s, paper"],
-        ["accuracy in %, ours"],
-        ["accuracy in %, paper"],
-    ]
+    columns: list[tuple[str, ...]] = [ROWS]
     for name, column in published.items():
         r60, values = rounds_until(results[name]), accuracy(results[name])
         ratio = f" ({number_text(r60 / base, 2)})" if np.isfinite(base) else ""
         time, first_time = seconds[name]["total"], seconds[BASE]["total"]
-        entries = (
-            f"{number_text(r60)}{ratio}",
-            f"{column.r60} ({column.r60_ratio:.2f})",
-            f"{1000 * time:.1f} ({time / first_time:.2f})",
-            f"{column.t_comp:.2f} ({column.t_comp_ratio:.2f})",
-            f"{Spread.of(values):.2f}",
-            f"{column.accuracy:.2f} ± {column.spread:.2f}",
+        columns.append(
+            (
+                f"{number_text(r60)}{ratio}",
+                f"{column.r60} ({column.r60_ratio:.2f})",
+                f"{1000 * time:.1f} ({time / first_time:.2f})",
+                f"{column.t_comp:.2f} ({column.t_comp_ratio:.2f})",
+                f"{Spread.of(values):.2f}",
+                f"{column.accuracy:.2f} ± {column.spread:.2f}",
+            )
         )
-        for row, entry in zip(rows, entries, strict=True):
-            row.append(entry)
-    return [tuple(row) for row in rows]
+    return list(zip(*columns, strict=True))
 
 
 def _costs(results: dict[str, Result]) -> Table:
@@ -218,8 +219,6 @@ def _chart(results: dict[str, Result], published: dict[str, Column], alpha: floa
         "dots",
         title=f"Table {number} (alpha = {alpha:g}): the paper's numbers and ours",
         text=text,
-        x="",
-        y="",
         rows=tuple(rows),
     )
 

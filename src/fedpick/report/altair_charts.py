@@ -18,7 +18,7 @@ def to_altair(chart: Chart) -> Any:
 
     >>> from fedpick.report import dot
     >>> rows = (dot("ours", "", "rand", 1.0, 0.5, 1.5),)
-    >>> to_altair(Chart("one", "dots", title="One", text="One dot.", x="", y="", rows=rows)).to_dict()["title"]["text"]
+    >>> to_altair(Chart("one", "dots", title="One", text="One dot.", rows=rows)).to_dict()["title"]["text"]
     'One'
     """
     import altair as alt  # takes half a second
@@ -138,7 +138,7 @@ def picture(chart: Chart, kind: Literal["svg", "pdf", "png"]) -> bytes:
 
     >>> from fedpick.report import dot
     >>> rows = (dot("ours", "", "rand", 1.0, 0.5, 1.5),)
-    >>> picture(Chart("one", "dots", title="One", text="One dot.", x="", y="", rows=rows), "svg")[:4]
+    >>> picture(Chart("one", "dots", title="One", text="One dot.", rows=rows), "svg")[:4]
     b'<svg'
     """
     import vl_convert

@@ -22,14 +22,14 @@ class Chart:
             rows also have ``mark``) or "heat" (rows from ``cell``).
         title: Title.
         text: Description in words, for readers who do not see the chart.
-        x: Title of the x axis; "" for none.
-        y: Title of the y axis; "" for none.
         rows: The data, from ``curve``, ``dot`` or ``cell``.
+        x: Title of the x axis.
+        y: Title of the y axis.
         log_x: Whether the x axis is logarithmic.
         log_y: Whether the y axis is logarithmic.
         columns: Panels per row.
 
-    >>> Chart("one", "dots", title="One", text="", x="", y="", rows=(dot("ours", "", "rand", 1, 0, 2),)).names
+    >>> Chart("one", "dots", title="One", text="", rows=(dot("ours", "", "rand", 1, 0, 2),)).names
     ['ours']
     """
 
@@ -38,9 +38,9 @@ class Chart:
     _: KW_ONLY
     title: str
     text: str
-    x: str
-    y: str
     rows: tuple[Row, ...]
+    x: str = ""
+    y: str = ""
     log_x: bool = False
     log_y: bool = False
     columns: int = 2

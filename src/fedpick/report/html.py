@@ -73,7 +73,7 @@ def figure(chart: Chart) -> str:
 
     >>> from fedpick.report import dot
     >>> rows = (dot("ours", "", "rand", 1.0, 0.5, 1.5),)
-    >>> figure(Chart("one", "dots", title="One", text="One dot.", x="", y="", rows=rows)).startswith("<figure>")
+    >>> figure(Chart("one", "dots", title="One", text="One dot.", rows=rows)).startswith("<figure>")
     True
     """
     clear = {**to_altair(chart).to_dict(), "background": "transparent"}  # light or dark as the page is

@@ -27,4 +27,4 @@ def chart(title: str, curves: Iterable[Curve]) -> Chart:
         panels[panel] = None
         rows += curve(name, panel, rounds[finite], values[:, finite]) if finite.any() else []
     text = f"{', '.join(panels)} by round: the mean over the seeds, with one standard deviation."
-    return Chart("result", "lines", title=title, text=text, x="round", y="", rows=tuple(rows))
+    return Chart("result", "lines", title=title, text=text, x="round", rows=tuple(rows))

@@ -26,7 +26,7 @@ class PowerOfChoice:
     2. Ask them for their loss at the current global model: over all local data (``loss="full"``, pow-d), over one
        mini-batch (``"batch"``, cpow-d), or do not ask and take the training loss of their last participation
        (``"stale"``, rpow-d; +inf until the first).
-    3. Select the m of highest ``metric``, ties broken at random; average plainly, 1/m each.
+    3. Select the m of highest ``score``, ties broken at random; average plainly, 1/m each.
 
     d = m is random sampling without replacement, d = K takes the highest losses of all: a larger d is faster and more
     biased. d may be traced, or a ``Schedule`` such as ``Shrinking`` (adapow-d). A polled candidate that does not answer
@@ -55,7 +55,7 @@ class PowerOfChoice:
         if not _is_pytree_function(self.d):
             require(self, "d", self.d, f"at least m={self.m}", lambda d: d >= self.m, whole=True)
         if not callable(self.score) or isinstance(self.score, type):
-            raise ValueError(f"PowerOfChoice: metric must be a function of (loss, size), got {self.score!r}")
+            raise ValueError(f"PowerOfChoice: score must be a function of (loss, size), got {self.score!r}")
         if not _is_pytree_function(self.score):
             object.__setattr__(self, "score", OwnScore(self.score))
 

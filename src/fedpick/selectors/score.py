@@ -1,7 +1,7 @@
-"""What step 3 of Power-of-Choice ranks by: the loss, or the metrics that the paper's conclusion proposes.
+"""What step 3 of Power-of-Choice ranks by: the loss, or the alternatives that the paper's conclusion proposes.
 
-A metric maps (loss, size) to a score; the highest scores are selected, and a score of NaN counts as silence. Only the
-*order* of the scores matters, so a metric that merely rises with the loss selects the same clients as the loss itself.
+A score is a function of (loss, size); the highest are selected, and NaN counts as silence. Only their *order* matters,
+so a score that merely rises with the loss selects the same clients as the loss itself.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Score(Protocol):
 
 @pytree
 class LocalLoss:
-    """F_k, the paper's metric; ``by_size`` ranks by p_k F_k, the client's part of the global loss.
+    """F_k, the paper's choice; ``by_size`` ranks by p_k F_k, the client's part of the global loss.
 
     >>> LocalLoss(by_size=True)(jnp.array([2.0, 1.0]), jnp.array([1.0, 3.0]))
     Array([0.5 , 0.75], dtype=float32)
@@ -67,7 +67,7 @@ class QFairLoss:
 
     The score is p_k^(1/(q+1)) F_k, its root up to a factor: the same order, and no q overflows. q sets how much the
     loss counts against the size: q = 0 is ``LocalLoss(by_size=True)``, and as q grows the order becomes that of the
-    loss alone. With ``by_size=False`` the metric rises with the loss and **changes nothing**, whatever q. A negative
+    loss alone. With ``by_size=False`` the score rises with the loss and **changes nothing**, whatever q. A negative
     loss keeps its sign: -p_k |F_k|^(q+1).
 
     >>> QFairLoss(q=1.0)(jnp.array([2.0, 1.0]), jnp.array([1.0, 3.0]))
