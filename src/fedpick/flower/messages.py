@@ -185,7 +185,7 @@ def drop_uncommon_metrics(replies: Sequence[Message]) -> list[str]:
 def scale_updates(replies: Sequence[Message], model: Mapping[str, NDArray[Any]], total: float) -> None:
     """Scale every update, the difference to the model, by ``total``: the sum of weights by which an average divides."""
 
-    def scaled(array: Array, before: NDArray[Any]) -> Array:
+    def scale(array: Array, before: NDArray[Any]) -> Array:
         values = array.numpy()
         if values.dtype.kind != "f":
             return array
@@ -193,7 +193,7 @@ def scale_updates(replies: Sequence[Message], model: Mapping[str, NDArray[Any]],
 
     for reply in replies:
         (name, record), *_ = reply.content.array_records.items()
-        reply.content[name] = ArrayRecord({key: scaled(array, model[key]) for key, array in record.items()})
+        reply.content[name] = ArrayRecord({key: scale(array, model[key]) for key, array in record.items()})
 
 
 def messages_by_seat(

@@ -63,7 +63,7 @@ class Adapter:
         self.state = ServerState(0, ArrayRecord(), ClientTable(rows), History(), memory=None, wrapped={})
         self.queries, self.evaluation = Queries(options), ClientEvaluation(self.wrapped)
         self.skip = 0  # rounds of this start() that an earlier run of the server has played
-        self.under_way: Round | None = None
+        self.current: Round | None = None
         self.checkpointer: Checkpointer | None = None
         self.begun = False
 
@@ -97,29 +97,29 @@ class Adapter:
         available = int(self.state.clients.available().sum())
         choice = self._choose(grid, context)
         messages = self._train(grid, choice, configure)
-        self.under_way = Round(choice, messages, available, began)
-        self._log_choice(server_round, self.under_way)
+        self.current = Round(choice, messages, available, began)
+        self._log_choice(server_round, self.current)
         return list(messages.values())
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message], aggregate: Aggregate) -> Aggregated:
         """What the strategy makes of the valid updates, in the order of the seats."""
         if server_round <= self.skip:
             return self.state.arrays.copy(), None
-        if self.under_way is None:
+        if self.current is None:
             raise ValueError(f"Selecting: round {server_round} must be configured before it is aggregated")
-        played, self.under_way = self.under_way, None
-        selection = played.choice.selection
+        current, self.current = self.current, None
+        selection = current.choice.selection
         model = {name: array.numpy() for name, array in self.state.arrays.items()}
-        updates = self._valid_updates(server_round, played, replies, model)
+        updates = self._valid_updates(server_round, current, replies, model)
         losses = np.full(len(selection.weights), np.nan, np.float32)
         for i, reply in updates.items():
             losses[i] = read_loss(reply, self.options.train_loss, self.options.loss_range)
-        weights = _rescaled(np.asarray(selection.weights), list(updates))
+        weights = _rescale(np.asarray(selection.weights), list(updates))
         arrays, metrics = self._average(list(updates.values()), weights[list(updates)], model, aggregate)
         memory = observe(self.selector, self.state.memory, selection, Report(jnp.asarray(losses)))
         model_now = self.state.arrays if arrays is None else arrays
         self.state = self.state._replace(rounds=self.state.rounds + 1, arrays=model_now, memory=memory)
-        row = self._row(played, list(updates), weights, losses)
+        row = self._row(current, list(updates), weights, losses)
         self.state.history.rows.append(row)
         self.save()
         returned = f"{row.returned} of {row.trained} returned"
@@ -145,7 +145,7 @@ class Adapter:
         self.state.history.measure(self.state.rounds, client_metrics(usable, self.wrapped.weight_key))
         return aggregate(usable)
 
-    def recorded(self, evaluate: Evaluate) -> Evaluate:
+    def record_evaluations(self, evaluate: Evaluate) -> Evaluate:
         """The server's own evaluation, recorded; rounds that an earlier run has played are not evaluated again."""
 
         def evaluate_and_record(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
@@ -199,13 +199,13 @@ class Adapter:
         return messages_by_seat(messages, choice.seats, nodes)
 
     def _valid_updates(
-        self, server_round: int, played: Round, replies: Iterable[Message], model: Mapping[str, NDArray[Any]]
+        self, server_round: int, current: Round, replies: Iterable[Message], model: Mapping[str, NDArray[Any]]
     ) -> dict[int, Message]:
         """The updates that may enter the average, by seat; a client without one is quarantined."""
         answered = {reply.metadata.reply_to_message_id: reply for reply in replies}
-        seats, valid = played.choice.seats, dict[int, Message]()
+        seats, valid = current.choice.seats, dict[int, Message]()
         faults: dict[int, str] = {}  # by client
-        for i, message in played.messages.items():
+        for i, message in current.messages.items():
             reply = answered.get(message.metadata.message_id)
             fault = update_fault(reply, model)
             if reply is not None and fault is None:
@@ -240,8 +240,8 @@ class Adapter:
             LOG.warning("fedpick: metric %r is missing on some clients; left out", name)
         return aggregate(updates)
 
-    def _row(self, played: Round, returned: list[int], weights: NDArray[Any], losses: NDArray[Any]) -> Row:
-        choice, size = played.choice, self.state.clients.size
+    def _row(self, current: Round, returned: list[int], weights: NDArray[Any], losses: NDArray[Any]) -> Row:
+        choice, size = current.choice, self.state.clients.size
         clients = np.asarray(choice.selection.clients)
         known = [i for i in returned if losses[i] == losses[i]]
         limit = self.options.batch if self.selector.poll == "batch" else None
@@ -249,25 +249,25 @@ class Adapter:
             clients=[int(clients[i]) if i in returned else -1 for i in range(len(weights))],
             weights=weights.tolist(),
             train_loss=float(weights[known] @ losses[known]) / float(weights[known].sum()) if known else math.nan,
-            available=played.available,
+            available=current.available,
             polled=len(choice.asked),
-            trained=len(played.messages),
+            trained=len(current.messages),
             returned=len(returned),
             poll_samples=float(np.minimum(size[list(choice.asked)], limit or math.inf).sum()),
             train_samples=math.nan,  # the server does not know how many passes a client makes over its data
-            seconds=time.monotonic() - played.began,
+            seconds=time.monotonic() - current.began,
         )
 
-    def _log_choice(self, server_round: int, played: Round) -> None:
-        choice = played.choice
+    def _log_choice(self, server_round: int, current: Round) -> None:
+        choice = current.choice
         asked = f", {choice.answered} of {len(choice.asked)} polled answered" if choice.asked else ""
         names = [str(self.state.clients.identities[client]) for client in choice.seats.values()]
         more = f" and {len(names) - 10} more" if len(names) > 10 else ""
         chosen = f"{choice.how}: {', '.join(names[:10])}{more}" if names else "no client to train; the model stays"
-        LOG.info("fedpick round %d: %d clients available%s; %s", server_round, played.available, asked, chosen)
+        LOG.info("fedpick round %d: %d clients available%s; %s", server_round, current.available, asked, chosen)
 
 
-def _rescaled(weights: NDArray[np.float32], returned: list[int]) -> NDArray[np.float32]:
+def _rescale(weights: NDArray[np.float32], returned: list[int]) -> NDArray[np.float32]:
     """The weights of the seats that returned, scaled up to the total of all."""
     left = np.zeros_like(weights)
     left[returned] = weights[returned]

@@ -62,7 +62,7 @@ class SelectingMixin(Strategy):
         if len(args) == 5:
             *args, options["evaluate_fn"] = args  # type: ignore[assignment]
         if options.get("evaluate_fn") is not None:
-            options["evaluate_fn"] = self._adapter.recorded(options["evaluate_fn"])
+            options["evaluate_fn"] = self._adapter.record_evaluations(options["evaluate_fn"])
         self._adapter.begin(initial_arrays)
         result = super().start(FilteredGrid(grid), initial_arrays, *args, **options)
         self._adapter.save()  # with what was measured after the last round

@@ -81,9 +81,9 @@ def resize_memory(selector: Selector[Any], memory: Any, K: int) -> Any:
     Every array must have its clients along axes that ``init(num_clients)`` makes num_clients long.
     """
 
-    def widened(new: Any, old: Any) -> Any:
+    def widen(new: Any, old: Any) -> Any:
         if jnp.shape(new) == jnp.shape(old):
             return old
         return jnp.asarray(new).at[tuple(slice(0, n) for n in jnp.shape(old))].set(old)
 
-    return selector.init(K) if memory is None else jax.tree.map(widened, selector.init(K), memory)
+    return selector.init(K) if memory is None else jax.tree.map(widen, selector.init(K), memory)

@@ -48,15 +48,15 @@ class Wrapped:
 
     def train_all_visible(self, nodes: int) -> contextlib.AbstractContextManager[None]:
         """Within this context the strategy trains all nodes that it sees; it neither waits for more nor samples."""
-        return self._lifted({"fraction_train": 1.0, "min_train_nodes": nodes, "min_available_nodes": nodes})
+        return self._override({"fraction_train": 1.0, "min_train_nodes": nodes, "min_available_nodes": nodes})
 
     def evaluate_at_most(self, nodes: int) -> contextlib.AbstractContextManager[None]:
         """Within this context the strategy requires no more nodes for evaluation than there are."""
         names = ("min_evaluate_nodes", "min_available_nodes")
-        return self._lifted({name: min(nodes, self.setting(name, nodes)) for name in names})
+        return self._override({name: min(nodes, self.setting(name, nodes)) for name in names})
 
     @contextlib.contextmanager
-    def _lifted(self, values: Mapping[str, Any]) -> Iterator[None]:
+    def _override(self, values: Mapping[str, Any]) -> Iterator[None]:
         changed = [(layer, name, getattr(layer, name)) for layer in self.layers for name in values.keys() & vars(layer)]
         try:
             for layer, name, _ in changed:
