@@ -65,8 +65,8 @@ def plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[st
     """Escape what reStructuredText would take for markup: docstrings are plain text with ``code`` and doctests."""
     for number, line in enumerate(lines):
         if not line.lstrip().startswith(">>>"):
-            parts = re.split(r"(``.*?``)", line)
-            parts[::2] = [re.sub(r"(\||(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
+            parts = re.split(r"(``.*?``|(?<![\w*])\*\w[^*]*\*(?!\w))", line)  # code and emphasis stay
+            parts[::2] = [re.sub(r"([|*]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
             lines[number] = "".join(parts)
 
 

@@ -169,3 +169,20 @@ def test_the_page_of_the_protocol_has_every_law_and_every_claim():
     laws = text.partition("## The laws")[2].partition("\n## ")[0]
     assert re.findall(r"^(\d+)\. ", laws, re.MULTILINE) == [str(number) for number in fedpick.checks.LAWS]
     assert set(re.findall(r"^\| `(\w+) = True` \|", laws, re.MULTILINE)) == set(fedpick.checks.CLAIMS)
+
+
+def test_the_page_of_the_command_line_has_every_command_and_only_known_options():
+    typer = pytest.importorskip("typer")
+    from fedpick.cli import app
+
+    text = (ROOT / "docs" / "command-line.md").read_text()
+    commands = typer.main.get_command(app).commands
+    assert set(re.findall(r"^\| `fedpick (\w+)", text, re.MULTILINE)) == set(commands)
+    assert all(f"`{name}`" in text or f"data {name}`" in text for name in commands["data"].commands)
+    known = {
+        option
+        for one in (*commands.values(), *commands["data"].commands.values())
+        for p in one.params
+        for option in p.opts
+    }
+    assert set(re.findall(r"`(--?\w+)", text)) <= {*known, "--help"}

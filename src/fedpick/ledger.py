@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -51,14 +52,22 @@ class Ledger(NamedTuple):
         if not loss.shape == selection.clients.shape == selection.weights.shape:
             shapes = f"{selection.clients.shape}, weights {selection.weights.shape} and loss {loss.shape}"
             raise ValueError(f"Ledger: clients, weights and loss must have one shape (m,), got clients {shapes}")
-        spoke = (selection.weights > 0) & ~jnp.isnan(loss)
-        K = self.loss.shape[0]
-        line = jnp.where(spoke, selection.clients, K)  # beyond the last line: dropped
-        times = jnp.zeros(K, jnp.int32).at[line].add(1, mode="drop")
-        total = jnp.zeros(K, jnp.float32).at[line].add(loss, mode="drop")
-        return Ledger(
-            loss=jnp.where(times > 0, total / times.astype(jnp.float32), self.loss),
-            times=self.times + times,
-            last=jnp.where(times > 0, self.round, self.last),
-            round=self.round + 1,
-        )
+        after: Ledger = _observe(self, selection.clients, selection.weights, loss)
+        return after
+
+
+@jax.jit  # one program in a plain Python loop over rounds
+def _observe(
+    ledger: Ledger, clients: Int[Array, " m"], weights: Float[Array, " m"], loss: Float[Array, " m"]
+) -> Ledger:
+    spoke = (weights > 0) & ~jnp.isnan(loss)
+    K = ledger.loss.shape[0]
+    line = jnp.where(spoke, clients, K)  # beyond the last line: dropped
+    times = jnp.zeros(K, jnp.int32).at[line].add(1, mode="drop")
+    total = jnp.zeros(K, jnp.float32).at[line].add(loss, mode="drop")
+    return Ledger(
+        loss=jnp.where(times > 0, total / times.astype(jnp.float32), ledger.loss),
+        times=ledger.times + times,
+        last=jnp.where(times > 0, ledger.round, ledger.last),
+        round=ledger.round + 1,
+    )

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real, UInt
 
 from fedpick.validation import known, owner_name
 
@@ -127,7 +127,14 @@ def round_keys(seed: int | Int[Array, ""], t: int | Int[Array, ""]) -> RoundKeys
     >>> bool(keys.propose == round_keys(seed=7, t=0).propose), bool(keys.propose == keys.select)
     (True, False)
     """
-    key = jax.random.fold_in(_seed_key(seed), _whole("t", t, 2**32 - 1))
+    t = _whole("t", t, 2**32 - 1)
+    keys: RoundKeys = _round_keys(_seed_words(seed), np.uint32(t) if isinstance(t, int) else t)
+    return keys
+
+
+@jax.jit  # one program in a plain Python loop over rounds
+def _round_keys(seed: UInt[Array, "2"], t: Int[Array, ""]) -> RoundKeys:
+    key = jax.random.fold_in(_key(seed), t)
     return RoundKeys(*(jax.random.fold_in(key, purpose) for purpose in range(len(RoundKeys._fields))))
 
 
@@ -137,7 +144,7 @@ def init_key(seed: int | Int[Array, ""]) -> PRNGKeyArray:
     >>> bool(init_key(7) == round_keys(seed=7, t=0).world)
     False
     """
-    return jax.random.fold_in(_seed_key(seed), 2**32 - 1)
+    return jax.random.fold_in(_key(_seed_words(seed)), 2**32 - 1)
 
 
 def pick(
@@ -224,14 +231,16 @@ def seat_key(key: PRNGKeyArray, seat: int | Int[Array, ""], client: int | Int[Ar
     return jax.random.fold_in(client_key(key, client), seat)
 
 
-def _seed_key(seed: Any) -> PRNGKeyArray:
+def _seed_words(seed: Any) -> UInt[Array, "2"]:
     seed = _whole("seed", seed, 2**64)
     if isinstance(seed, int):
-        low, high = jnp.uint32(seed & 0xFFFFFFFF), jnp.uint32(seed >> 32)
-    else:
-        wide = seed.dtype.itemsize == 8
-        low, high = seed.astype(jnp.uint32), (seed >> 32).astype(jnp.uint32) if wide else jnp.uint32(0)
-    key: PRNGKeyArray = jax.random.wrap_key_data(jnp.stack([high, low]), impl="threefry2x32")
+        return np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)  # type: ignore[return-value]
+    wide = seed.dtype.itemsize == 8
+    return jnp.stack([(seed >> 32).astype(jnp.uint32) if wide else jnp.uint32(0), seed.astype(jnp.uint32)])
+
+
+def _key(words: UInt[Array, "2"]) -> PRNGKeyArray:
+    key: PRNGKeyArray = jax.random.wrap_key_data(words, impl="threefry2x32")
     return key
 
 

@@ -5,6 +5,7 @@ without replacement with probability proportional to w: successive sampling, the
 ``numpy.random.Generator.choice(replace=False, p=w)``. Every function costs O(K), and d may be traced.
 """
 
+import functools
 import math
 
 import jax
@@ -27,6 +28,13 @@ def uniforms(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, " ..."]:
     >>> bool((uniforms(jax.random.key(0), (1000,)) > 0).all())
     True
     """
+    numbers: Float[Array, " ..."] = _uniforms(key, shape)
+    return numbers
+
+
+# What is jitted here is one program in a plain Python loop over rounds, and traced once for all strategies.
+@functools.partial(jax.jit, static_argnums=1)
+def _uniforms(key: PRNGKeyArray, shape: tuple[int, ...]) -> Float[Array, " ..."]:
     # Via int32, because CPUs convert signed integers to float in one vector instruction.
     whole = (jax.random.bits(key, shape, jnp.uint32) >> jnp.uint32(1)).astype(jnp.int32).astype(jnp.float32)
     return jnp.minimum((whole + jnp.float32(0.5)) * jnp.float32(2.0**-31), jnp.float32(1 - 2.0**-24))
@@ -62,6 +70,12 @@ def arrivals(key: PRNGKeyArray, weight: Float[Array, "... K"]) -> Float[Array, "
     >>> arrivals(jax.random.key(0), jnp.array([1.0, 0.0]))[1]
     Array(inf, dtype=float32)
     """
+    arrival: Float[Array, "... K"] = _arrivals(key, weight)
+    return arrival
+
+
+@jax.jit
+def _arrivals(key: PRNGKeyArray, weight: Float[Array, "... K"]) -> Float[Array, "... K"]:
     return jnp.where(weight > 0, exponentials(key, weight.shape) / weight, jnp.inf)
 
 
@@ -80,8 +94,14 @@ def first_k_mask(arrival: Float[Array, " K"], d: Number) -> Bool[Array, " K"]:
     >>> first_k_mask(jnp.array([0.3, 0.1, jnp.inf, 0.2]), 2)
     Array([False,  True, False,  True], dtype=bool)
     """
+    first: Bool[Array, " K"] = _first_k_mask(arrival, _int32(d))
+    return first
+
+
+@jax.jit
+def _first_k_mask(arrival: Float[Array, " K"], d: Int[Array, ""]) -> Bool[Array, " K"]:
     runs = arrival < jnp.inf
-    before, at, left = _cut(_ascending(arrival), jnp.minimum(_int32(d), _count(runs)))
+    before, at, left = _cut(_ascending(arrival), jnp.minimum(d, _count(runs)))
     last = _places(at, left[None])[0]
     return before | (at & (lax.iota(jnp.int32, at.shape[0]) <= last))
 
@@ -104,6 +124,12 @@ def draw(key: PRNGKeyArray, weight: Float[Array, " K"], m: int) -> Int[Array, " 
     >>> draw(jax.random.key(0), jnp.array([0.0, 1.0, 0.0]), 4)
     Array([1, 1, 1, 1], dtype=int32)
     """
+    drawn: Int[Array, " m"] = _draw(key, weight, m)
+    return drawn
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _draw(key: PRNGKeyArray, weight: Float[Array, " K"], m: int) -> Int[Array, " m"]:
     table = _table(weight)
     rows, width = table.shape
     row_key, column_key = jax.random.split(key)
@@ -125,7 +151,7 @@ def top_k_mask(
     return chosen
 
 
-@jax.jit  # so that a plain Python loop over rounds does not compile the branches anew each time
+@jax.jit
 def _top_k_mask(
     key: PRNGKeyArray, score: Float[Array, " K"], eligible: Bool[Array, " K"], n: Int[Array, ""]
 ) -> Bool[Array, " K"]:
@@ -153,7 +179,8 @@ def top_k(
     # Not lax.top_k: on a CPU it takes twenty times as long when the scores happen to be sorted by client.
     chosen = top_k_mask(key, score, eligible, m)
     seats = jnp.arange(1, m + 1, dtype=jnp.int32)
-    return _places(chosen, seats), seats <= _count(chosen)
+    places: Int[Array, " m"] = _places(chosen, seats)
+    return places, seats <= _count(chosen)
 
 
 def first_k(arrival: Float[Array, " K"], m: int) -> tuple[Int[Array, " m"], Bool[Array, " m"]]:
@@ -172,6 +199,12 @@ def seat(clients: Int[Array, " m"], filled: Bool[Array, " m"]) -> Selection:
     >>> seat(jnp.array([4, 1]), jnp.array([True, False]))
     Selection(clients=Array([ 4, -1], dtype=int32), weights=Array([1., 0.], dtype=float32))
     """
+    selection: Selection = _seat(clients, filled)
+    return selection
+
+
+@jax.jit
+def _seat(clients: Int[Array, " m"], filled: Bool[Array, " m"]) -> Selection:
     share = jnp.float32(1) / jnp.maximum(_count(filled), 1).astype(jnp.float32)
     return weighted(clients, jnp.where(filled, share, jnp.float32(0)))
 
@@ -202,7 +235,7 @@ def _cut(order: UInt[Array, " K"], n: Int[Array, ""]) -> tuple[Bool[Array, " K"]
     return before, at, n - _count(before)
 
 
-@jax.jit  # for the same reason
+@jax.jit
 def _nth_smallest(order: UInt[Array, " K"], n: Int[Array, ""]) -> UInt[Array, ""]:
     """Found bit by bit from the top: 32 passes that count. A few clients are sorted instead, in one go."""
     if order.shape[0] <= FEW:
@@ -216,6 +249,7 @@ def _nth_smallest(order: UInt[Array, " K"], n: Int[Array, ""]) -> UInt[Array, ""
     return border
 
 
+@jax.jit
 def _places(mask: Bool[Array, " K"], ranks: Int[Array, " n"]) -> Int[Array, " n"]:
     """Where the first, second, ... True stands, for each rank asked; -1 for rank 0.
 

@@ -40,7 +40,7 @@ from fedpick.sim import (
     simulate,
 )
 from fedpick.sim.availability import AlternatingHalves, DayAndNight, Failures
-from fedpick.sim.evaluation import batch_losses, everybody, full_losses
+from fedpick.sim.evaluation import batch_losses, evaluate_clients, full_losses
 from fedpick.sim.local import _all_slots, _epochs, _slot_by_slot, distinct
 
 LABELS = np.arange(3000) % 10
@@ -210,9 +210,9 @@ def test_sums_over_a_large_client_stay_exact():
     params = {"w": jnp.asarray(rng.normal(size=(4, 10)), jnp.float32), "b": zeros["b"]}
     logits = x @ np.asarray(params["w"], np.float64)
     each = np.log(np.exp(logits).sum(1)) - logits[np.arange(len(x)), np.asarray(big.y)]
-    for asked in (everybody(big, model, params)[0], full_losses(big, model, params, jnp.ones(4, bool))):
+    for asked in (evaluate_clients(big, model, params)[0], full_losses(big, model, params, jnp.ones(4, bool))):
         np.testing.assert_allclose(asked[3], each[3:].mean(), rtol=1e-5)
-    for asked in (everybody(big, model, zeros)[0], full_losses(big, model, zeros, jnp.ones(4, bool))):
+    for asked in (evaluate_clients(big, model, zeros)[0], full_losses(big, model, zeros, jnp.ones(4, bool))):
         np.testing.assert_allclose(asked, np.full(4, np.log(10), np.float32), rtol=1e-7)
 
 
@@ -227,7 +227,7 @@ def test_one_outlier_does_not_blur_the_losses_of_the_others():
         for losses in (
             full_losses(toy, model, jnp.zeros(1), jnp.ones(4, bool)),
             batch_losses(toy, model, jnp.zeros(1), jnp.ones(4, bool), 1, jax.random.key(0)),
-            everybody(toy, model, jnp.zeros(1))[0],
+            evaluate_clients(toy, model, jnp.zeros(1))[0],
         ):
             assert losses[1:].tolist() == [1.0, 2.0, 3.0]
 
@@ -290,7 +290,7 @@ def test_a_poll_is_the_mean_loss_of_those_asked_and_nan_for_the_others():
     params = {"w": jnp.asarray(w), "b": jnp.arange(10, dtype=jnp.float32)}
     asked = np.array([True, False, True, True, False, True])
     losses = np.asarray(full_losses(federation, model, params, jnp.asarray(asked)))
-    both, accuracy = everybody(federation, model, params)
+    both, accuracy = evaluate_clients(federation, model, params)
     x, y = np.asarray(federation.x, np.float64), np.asarray(federation.y)
     logits = x @ w + np.arange(10)
     each = np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1) - logits[np.arange(len(y)), y]
@@ -316,7 +316,7 @@ def test_at_a_model_of_zeros_all_clients_are_exactly_tied():
     assert len(np.unique(batch_losses(federation, model, params, asked, 20, jax.random.key(0)))) == 1
 
 
-def test_the_cost_of_a_poll_grows_with_those_asked_and_not_with_everybody():
+def test_the_cost_of_a_poll_grows_with_those_asked_and_not_with_evaluate_clients():
     """Read off the compiled program: a loop as long as the samples asked for, and no pass over all of them."""
     federation = Synthetic(1, 1, K=30, seed=1).federation()
     model = Logistic().build(federation)

@@ -18,8 +18,8 @@ import numpy as np
 
 from fedpick import PowerOfChoice
 from fedpick.sim import Local, Logistic, Synthetic, simulate, simulation
-from fedpick.sim._engine import checkpoint as disk
 from fedpick.sim._engine.batching import Bundles
+from fedpick.sim._engine.checkpoint import Checkpoint
 
 
 def main(port, *rest):
@@ -32,7 +32,7 @@ def main(port, *rest):
         jax.config.update("jax_default_device", jax.devices()[int(os.environ["DEVICE"])])
     simulation.CHUNK = 4
     held, seen = collections.Counter(), {"found_on_disk": 0}
-    real_play, real_load = Bundles.play, disk.load
+    real_play, real_load = Bundles.play, Checkpoint.load
 
     def play(self, first, *options):
         if how == "die" and first >= 8:
@@ -53,7 +53,7 @@ def main(port, *rest):
     def listen(event, **rest):
         seen["found_on_disk"] += event == "/jax/compilation_cache/cache_hits"
 
-    Bundles.play, disk.load = play, load
+    Bundles.play, Checkpoint.load = play, load
     jax.monitoring.register_event_listener(listen)
     federation, selector = Synthetic(1, 1, K=8, seed=0).federation(), PowerOfChoice(m=2, d=jnp.array([4]))
     options = {"rounds": 12, "every": 4, "seeds": 8, "checkpoint": file}

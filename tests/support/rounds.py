@@ -52,11 +52,11 @@ def scan(selector, seed, worlds):
 
 
 def loop(selector, seed, worlds):
-    state, played = selector.init(K), []
+    state, played, worlds = selector.init(K), [], jax.tree.map(np.asarray, worlds)
     for t in range(worlds[1].shape[0]):
-        state, picks = one_round(selector, seed, state, (t, *jax.tree.map(lambda x, t=t: x[t], worlds)))
+        state, picks = one_round(selector, seed, state, (t, *jax.tree.map(lambda x, t=t: jnp.asarray(x[t]), worlds)))
         played.append(picks)
-    return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *played)
+    return state, jax.tree.map(lambda *leaves: np.stack(leaves), *played)
 
 
 @contextlib.contextmanager

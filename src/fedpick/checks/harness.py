@@ -1,5 +1,6 @@
 """The harness of the checks: a small federation in which some clients are unavailable and some do not answer."""
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -54,6 +55,13 @@ class Trial:
         self.m = K if selector.m is None else selector.m
         self.size = np.arange(1, K + 1, dtype=np.int32) ** 2
         self.scenarios = list(self._scenarios(8))
+        self.traces = self.compilations = 0
+        self.compiled_round = jax.jit(self._counted_round)
+        self._compiled_draws = jax.jit(jax.vmap(play, in_axes=(None, None, 0, None, None)))
+
+    def _counted_round(self, *arguments: Any) -> PlayedRound:
+        self.traces += 1
+        return play(*arguments)
 
     def _scenarios(self, number: int) -> Iterator[Scenario]:
         rng = np.random.default_rng(self.seed)
@@ -81,17 +89,29 @@ class Trial:
             state = rounds[-1].state
         return rounds
 
-    @property
+    @functools.cached_property
+    def rounds(self) -> list[PlayedRound]:
+        """All eight rounds by the compiled round; ``compilations`` says how often they compiled it."""
+        before = self.traces
+        rounds = self.loop(self.compiled_round)
+        self.compilations = self.traces - before
+        return rounds
+
+    @functools.cached_property
     def states(self) -> list[Any]:
         """States to start from: the initial one, and that after all rounds."""
-        return [self.selector.init(self.K), self.loop(jax.jit(play))[-1].state]
+        return [self.selector.init(self.K), self.rounds[-1].state]
 
     def draws(self, scenario: Scenario, state: Any) -> PlayedRound:
         """4,000 rounds from the same state and inputs, each with its own keys."""
-        many = jax.jit(jax.vmap(play, in_axes=(None, None, 0, None, None)))
-        times = jnp.arange(DRAWS, dtype=jnp.int32)
-        rounds: PlayedRound = jax.tree.map(_numbers, many(self.selector, self.seed, times, state, scenario))
-        return rounds
+        times = np.arange(DRAWS, dtype=np.int32)
+        rounds: PlayedRound = self._compiled_draws(self.selector, self.seed, times, state, scenario)
+        return jax.tree.map(_numbers, rounds)
+
+
+def stack(trees: list[Any]) -> Any:
+    """Trees of the same structure as one tree, with a new first axis."""
+    return jax.tree.map(lambda *leaves: np.stack([_numbers(leaf) for leaf in leaves]), *trees)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -4,7 +4,7 @@ import copy
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same
+from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, stack
 from fedpick.protocol import Clients, Report, Selector, round_keys
 
 LAWS = {
@@ -45,7 +45,7 @@ def check_pure(trial: Trial) -> None:
 
 def check_available(trial: Trial) -> None:
     """Seats go to candidates, and candidates are available."""
-    for scenario, (_, candidates, selection) in zip(trial.scenarios, trial.loop(jax.jit(play)), strict=True):
+    for scenario, (_, candidates, selection) in zip(trial.scenarios, trial.rounds, strict=True):
         away = np.asarray(candidates & ~scenario.clients.available)
         _need(not away.any(), 2, f"propose returned unavailable clients {np.flatnonzero(away)}, on {scenario}")
         seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
@@ -57,39 +57,43 @@ def check_available(trial: Trial) -> None:
 
 def check_traceable(trial: Trial, static: tuple[str, ...]) -> None:
     """Another value of a number compiles nothing, and a vmap over both values picks the same."""
-    selector, scenario, traces = trial.selector, trial.scenarios[1], 0
+    scenario = trial.scenarios[1]
+    selector: Any = trial.selector
+
+    def one_round(selector: Any) -> PlayedRound:
+        return trial.compiled_round(selector, trial.seed, 0, selector.init(trial.K), scenario)
 
     def fresh(selector: Any) -> PlayedRound:
-        nonlocal traces
-        traces += 1
         return play(selector, trial.seed, 0, selector.init(trial.K), scenario)
 
-    jitted = jax.jit(fresh)
     try:
-        plain = jitted(selector)
+        _ = trial.rounds  # while nothing is compiled
+        plain = one_round(selector)
+        jax.eval_shape(fresh, selector)
     except jax.errors.JAXTypeError as error:
         raise LawBrokenError(f"law 3 ({LAWS[3]}): it cannot be traced: {str(error).splitlines()[0]}") from None
+    selectors, alone, changes = [selector], [plain], [f"{selector!r}"]
     for field in dataclasses.fields(selector):
         if field.name == "m" or field.name in static:
             continue
         for other in _others(selector, field.name):
-            traces = 0
-            changed = jitted(other)
+            traces = trial.traces
+            changed = one_round(other)
             if jax.tree.map(jnp.shape, changed) != jax.tree.map(jnp.shape, plain):
                 continue
             what = f"{field.name} = {getattr(other, field.name)!r} after {getattr(selector, field.name)!r}"
-            _need(traces == 0, 3, f"{what} recompiled the round; make it a data field, not a static one")
-            both = jax.vmap(fresh)(jax.tree.map(lambda *leaves: jnp.stack(leaves), selector, other))
-            alone = jax.tree.map(lambda *leaves: jnp.stack(leaves), plain, changed)
-            _need(
-                _same_picks(both, alone), 3, f"{what}: a vmap over both values picks other clients than separate calls"
-            )
+            _need(trial.traces == traces, 3, f"{what} recompiled the round; make it a data field, not a static one")
+            selectors, alone, changes = [*selectors, other], [*alone, changed], [*changes, what]
+    if len(selectors) > 1:
+        together = jax.jit(jax.vmap(fresh))(jax.tree.map(lambda *leaves: jnp.stack(leaves), *selectors))
+        for number, (one, what) in enumerate(zip(alone, changes, strict=True)):
+            other = jax.tree.map(lambda leaf, number=number: leaf[number], together)
+            _need(_same_picks(one, other), 3, f"{what}: a vmap over the values picks other clients than separate calls")
 
 
 def check_reproducible(trial: Trial) -> None:
     """A plain loop, jit, scan and vmap pick the same clients, and the keys matter."""
-    scenarios = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trial.scenarios)
-    times = jnp.arange(len(trial.scenarios), dtype=jnp.int32)
+    scenarios, times = stack(trial.scenarios), np.arange(len(trial.scenarios), dtype=np.int32)
 
     def scan(seed: Any) -> PlayedRound:
         def body(state: Any, now: Any) -> tuple[Any, PlayedRound]:
@@ -98,14 +102,15 @@ def check_reproducible(trial: Trial) -> None:
 
         return jax.lax.scan(body, trial.selector.init(trial.K), (times, scenarios))[1]
 
-    loop = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trial.loop(play))
-    seeds = jnp.array([trial.seed, trial.seed + 1], jnp.int32)
+    loop = stack(trial.loop(play))
+    traced = jax.jit(scan).trace(trial.seed)
+    seeds = np.array([trial.seed, trial.seed + 1], np.int32)
     runs = {
-        "jit": jax.tree.map(lambda *leaves: jnp.stack(leaves), *trial.loop(jax.jit(play))),
-        "scan": jax.jit(scan)(trial.seed),
+        "jit": stack(trial.rounds),
+        "scan": traced.lower().compile()(trial.seed),
         "vmap(scan)": jax.tree.map(lambda leaf: leaf[0], jax.jit(jax.vmap(scan))(seeds)),
     }
-    draws = any(equation.primitive.name == "random_bits" for equation in _equations(jax.make_jaxpr(scan)(0).jaxpr))
+    draws = any(equation.primitive.name == "random_bits" for equation in _equations(traced.jaxpr.jaxpr))
     _, candidates, selection = trial.draws(trial.scenario(), trial.selector.init(trial.K))
     varied = (candidates != candidates[0]).any() or (selection.clients != selection.clients[0]).any()
     everybody = trial.m >= trial.K
@@ -117,24 +122,14 @@ def check_reproducible(trial: Trial) -> None:
 
 def check_dtypes(trial: Trial) -> None:
     """One compilation for all rounds, pinned dtypes, and the same picks with x64."""
-    traces = 0
-
-    def count(*arguments: Any) -> PlayedRound:
-        nonlocal traces
-        traces += 1
-        return play(*arguments)
-
-    rounds = trial.loop(jax.jit(count))
-    _need(
-        traces == 1,
-        5,
-        f"{len(trial.scenarios)} rounds compiled {traces} times: observe must return a state of the same types",
-    )
+    rounds, times = trial.rounds, trial.compilations
+    what = f"{len(trial.scenarios)} rounds compiled {times} times: observe must return a state of the same types"
+    _need(times == 1, 5, what)
     _, candidates, selection = rounds[-1]
     dtypes = [str(x.dtype) for x in (candidates, *selection)]
     _need(dtypes == ["bool", "int32", "float32"], 5, f"expected bool, int32 and float32, got {dtypes}")
     with jax.enable_x64(True):
-        wide = trial.loop(jax.jit(play))
+        wide = trial.loop(trial.compiled_round)
     for t, (one, other) in enumerate(zip(rounds, wide, strict=True)):
         same = _same_picks(one, other) and _dtypes(one) == _dtypes(other)
         _need(same, 5, f"round {t} without x64: {one}; with x64: {other}, on {trial.scenarios[t]}")
@@ -142,14 +137,13 @@ def check_dtypes(trial: Trial) -> None:
 
 def check_silence(trial: Trial) -> None:
     """No seats when nobody is available, and none for silent candidates."""
-    one_round = jax.jit(play)
     for state in trial.states:
-        _check_silence_from(trial, one_round, state)
+        _check_silence_from(trial, state)
 
 
-def _check_silence_from(trial: Trial, one_round: Callable[..., PlayedRound], state: Any) -> None:
+def _check_silence_from(trial: Trial, state: Any) -> None:
     nobody = trial.scenario(available=False)
-    candidates, selection = one_round(trial.selector, trial.seed, 0, state, nobody)[1:]
+    candidates, selection = trial.compiled_round(trial.selector, trial.seed, 0, state, nobody)[1:]
     _need(not candidates.any(), 6, f"nobody is available, but the candidates are {np.flatnonzero(candidates)}")
     _need(not selection.weights.any(), 6, f"nobody is available, but the weights are {selection.weights}")
     if trial.selector.poll == "none":
@@ -157,18 +151,19 @@ def _check_silence_from(trial: Trial, one_round: Callable[..., PlayedRound], sta
     for t in range(20):
         silent = np.random.default_rng(t).random(trial.K) < (0.5 if t else 2.0)
         scenario = trial.scenario(answers=np.where(silent, np.nan, 1.0))
-        selection = one_round(trial.selector, trial.seed, t, state, scenario).selection
+        selection = trial.compiled_round(trial.selector, trial.seed, t, state, scenario).selection
         seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
         _need(not silent[seated].any(), 6, f"silent clients {seated[silent[seated]]} have seats, on {scenario}")
 
 
 def check_seats(trial: Trial) -> None:
     """As many seats filled as there are available clients, from 1 to K, and weights that sum to 1."""
-    one_round = jax.jit(play)
     for state, present in itertools.product(trial.states, range(1, trial.K + 1)):
         available = np.random.default_rng(present).permutation(trial.K) < present
         scenario = trial.scenario(available=available)
-        clients, weights = map(np.asarray, one_round(trial.selector, trial.seed, present, state, scenario).selection)
+        clients, weights = map(
+            np.asarray, trial.compiled_round(trial.selector, trial.seed, present, state, scenario).selection
+        )
         _need(weights.shape == (trial.m,), 7, f"expected {trial.m} seats, got weights of shape {weights.shape}")
         _need(np.isfinite(weights).all() and (weights >= 0).all(), 7, f"the weights are {weights}, on {scenario}")
         _need((clients[weights == 0] == -1).all(), 7, f"empty seats must have client -1, got {clients} with {weights}")
@@ -176,7 +171,7 @@ def check_seats(trial: Trial) -> None:
         _need(
             filled >= seats,
             7,
-            f"{present} clients are available, but {filled} of {trial.m} seats are filled, on {scenario}",
+            f"{present} clients are available, but {filled} of {trial.m} seats filled, on {scenario}",
         )
         if getattr(trial.selector, "weights_sum_to_1", True):
             total = weights.sum()
@@ -200,7 +195,7 @@ def check_linear(selector: Selector[Any]) -> None:
         _need(size <= 8 * K, 8, f"K={K}: {name} makes an array of {size} numbers")
 
 
-def _others(selector: Selector[Any], name: str) -> Iterator[Any]:
+def _others(selector: Any, name: str) -> Iterator[Any]:
     """The strategy with another value of one of its numbers, if it accepts one."""
     for other in _variants(getattr(selector, name)):
         try:

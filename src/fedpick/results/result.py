@@ -229,6 +229,12 @@ def concatenate(results: list[Result]) -> Result:
 
     Args:
         results: Results with the same rounds and evaluations.
+
+    >>> from fedpick import Rand
+    >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
+    >>> result = simulate(Quadratic(3), QuadraticModel(), Rand(1), Local(1, 1, 1e-3), rounds=2)
+    >>> concatenate([result, result]).runs
+    [{'seed': 0}, {'seed': 0}]
     """
     first = results[0]
     if any(one.rounds != first.rounds or not np.array_equal(one.evaluated, first.evaluated) for one in results):

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped]
+from scipy import special  # type: ignore[import-untyped]
 
 
 class Spread(NamedTuple):
@@ -57,7 +57,7 @@ def interval(values: Any, level: float = 0.95, least: float = 0.0) -> Interval:
     number, (mean, deviation) = len(values), Spread.of(values)
     if number < 2:
         return Interval(mean, -np.inf, np.inf)
-    half = float(stats.t.ppf((1 + level) / 2, number - 1) * max(deviation, least) / np.sqrt(number))
+    half = float(special.stdtrit(number - 1, (1 + level) / 2) * max(deviation, least) / np.sqrt(number))
     return Interval(mean, mean - half, mean + half)
 
 

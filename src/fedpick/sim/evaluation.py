@@ -42,6 +42,13 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
         model: The model.
         params: The global model's parameters w.
         asked: The clients that are polled.
+
+    >>> from fedpick.sim import Quadratic, QuadraticModel
+    >>> federation = Quadratic(K=3).federation()
+    >>> model = QuadraticModel().build(federation)
+    >>> losses = full_losses(federation, model, model.init(jax.random.key(0)), jnp.array([True, False, True]))
+    >>> jnp.isnan(losses).tolist()
+    [False, True, False]
     """
     K, size = federation.num_clients, _part(federation)
     counts = jnp.where(asked, federation.count, 0)
@@ -120,7 +127,9 @@ POLLS = {
 }
 
 
-def everybody(federation: Federation, model: Model, params: Params) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
+def evaluate_clients(
+    federation: Federation, model: Model, params: Params
+) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
     """The loss and accuracy of every client over all its data."""
     K, count, size, samples = federation.num_clients, federation.count, _part(federation), federation.y.shape[0]
     parts = -(-count // size)
@@ -149,7 +158,9 @@ def everybody(federation: Federation, model: Model, params: Params) -> tuple[Flo
     return mean(loss), mean(accuracy)
 
 
-def on_test_set(federation: Federation, model: Model, params: Params) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def evaluate_test_set(
+    federation: Federation, model: Model, params: Params
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """The mean loss and accuracy on the test set; NaN where there is none."""
     samples = federation.test_y.shape[0]
     if samples == 0:

@@ -80,6 +80,10 @@ def check_selectors(federation: Federation, selector: Selector[Any], *worlds: Av
         federation: The clients.
         selector: The strategy; an array in a field is one selector per value.
         worlds: Availability and failures, whose own numbers of clients must agree with the federation's.
+
+    >>> from fedpick import Rand
+    >>> from fedpick.sim import Quadratic
+    >>> check_selectors(Quadratic(K=3).federation(), Rand(m=2))
     """
     K = federation.num_clients
     clients, keys = Clients(federation.size, jnp.ones(K, bool)), round_keys(0, 0)

@@ -13,7 +13,7 @@ from fedpick.protocol import Clients, Report, Selector, init_key, pick, round_ke
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Failures
 from fedpick.sim.devices import Devices
-from fedpick.sim.evaluation import POLLS, Evaluation, everybody, on_test_set
+from fedpick.sim.evaluation import POLLS, Evaluation, evaluate_clients, evaluate_test_set
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local, train
 from fedpick.sim.models import Model, Params, barrier
@@ -173,8 +173,8 @@ def evaluate(setup: Setup, progress: Progress) -> Evaluation:
     objective can take (0, or -1 for minus-probability), because the true optimum is not known.
     """
     federation, model = setup.federation, setup.model
-    client_loss, client_accuracy = everybody(federation, model, progress.params)
-    test_loss, test_accuracy = on_test_set(federation, model, progress.params)
+    client_loss, client_accuracy = evaluate_clients(federation, model, progress.params)
+    test_loss, test_accuracy = evaluate_test_set(federation, model, progress.params)
     loss = jnp.sum(federation.share * client_loss)
     gap = client_loss - model.lowest
     chosen = progress.chosen / progress.chosen.sum()

@@ -12,9 +12,9 @@ import numpy as np
 
 from fedpick.protocol import Selector, init_key
 from fedpick.results import Result
-from fedpick.sim._engine import checkpoint as disk
 from fedpick.sim._engine import multihost as hosts
 from fedpick.sim._engine.batching import Bundles
+from fedpick.sim._engine.checkpoint import Checkpoint, fingerprint
 from fedpick.sim._engine.compilation import keep_programs, traced
 from fedpick.sim._engine.eager import EagerRuns
 from fedpick.sim._engine.progress import Bar
@@ -110,8 +110,8 @@ def simulate(
     tables = _Tables.begin(runner.begin(), selector.m or data.num_clients)
     file = None
     if checkpoint is not None:
-        file = _File(Path(checkpoint), disk.fingerprint(traced(runs, schedule), runs, rounds, every))
-        saved = disk.load(*file, like=(runner.state, tables))
+        file = Checkpoint(Path(checkpoint), fingerprint(traced(runs, schedule), runs, rounds, every))
+        saved = file.load(like=(runner.state, tables))
         done = 0 if saved is None else saved[1].rounds
         hosts.same_everywhere(done, "checkpoint must be a file that every host sees, at the same round")
         if saved is not None:
@@ -177,13 +177,6 @@ class _Tables(NamedTuple):
         )
 
 
-class _File(NamedTuple):
-    """A checkpoint, and the simulation that it belongs to."""
-
-    path: Path
-    owner: str
-
-
 class _Output(NamedTuple):
     """What is made of the tables: the result, the checkpoint, and what a watch sees."""
 
@@ -191,7 +184,7 @@ class _Output(NamedTuple):
     federation: Federation
     model_bytes: int
     schedule: Schedule
-    file: _File | None
+    file: Checkpoint | None
     watch: Callable[[Result], object] | None
 
     def result(self, tables: _Tables, params: Any = None) -> Result:
@@ -216,7 +209,7 @@ class _Output(NamedTuple):
         if self.file is not None:
             whole = hosts.gathered((runner.state, tables), len(self.runs))
             if jax.process_index() == 0:
-                disk.save(*self.file, whole)
+                self.file.save(whole)
 
     def show(self, tables: _Tables) -> None:
         """Call the watch, if there is one."""

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -35,18 +35,23 @@ def _text(value: Any) -> bytes:
     return re.sub(r" at 0x[0-9a-f]+", "", str(value)).encode()
 
 
-def save(path: Path, owner: str, tree: Any) -> None:
-    """Write a pytree of arrays [R, ...] atomically."""
-    arrays = {_name(key): np.asarray(leaf) for key, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-    save_state(path, State({}, arrays), owner=owner, what=WHAT)
+class Checkpoint(NamedTuple):
+    """A file, and the fingerprint of the simulation that it belongs to."""
 
+    path: Path
+    owner: str
 
-def load(path: Path, owner: str, like: Any) -> Any:
-    """The tree that was saved, of the same structure as ``like``; None where there is no file yet."""
-    if not path.exists():
-        return None
-    arrays = load_state(path, owner=owner, what=WHAT).arrays
-    return jax.tree_util.tree_map_with_path(lambda key, leaf: arrays[_name(key)], like)
+    def save(self, tree: Any) -> None:
+        """Write a pytree of arrays atomically."""
+        arrays = {_name(key): np.asarray(leaf) for key, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+        save_state(self.path, State({}, arrays), owner=self.owner, what=WHAT)
+
+    def load(self, like: Any) -> Any:
+        """The pytree that was saved, of the same structure as ``like``; None where there is no file yet."""
+        if not self.path.exists():
+            return None
+        arrays = load_state(self.path, owner=self.owner, what=WHAT).arrays
+        return jax.tree_util.tree_map_with_path(lambda key, leaf: arrays[_name(key)], like)
 
 
 def _name(key: Any) -> str:

@@ -115,20 +115,17 @@ class SplitPrograms:
 
     def __call__(self, runs: Runs, progress: Progress, first: int, stop: int | None) -> tuple[Progress, Chunk]:
         """As ``chunk``, without rows beyond the last round."""
+        wait: Any = jax.block_until_ready
         records: list[Record] = []
         evaluations: list[Future[Evaluation]] = []
         with ThreadPoolExecutor(1) as beside:
             for t in range(first, first + self.schedule.step(first), self.schedule.every):
-                progress, record = _wait(self.rounds(runs, progress, t, stop))
+                progress, record = wait(self.rounds(runs, progress, t, stop))
                 records.append(record)
-                evaluations.append(beside.submit(lambda state: _wait(self.evaluation(runs, state)), progress))
+                evaluations.append(beside.submit(lambda state: wait(self.evaluation(runs, state)), progress))
                 if len(evaluations) > 1:
                     evaluations[-2].result()  # no more than one model waits
         return progress, (_blocks(records), _blocks([each.result() for each in evaluations]))
-
-
-def _wait(found: Any) -> Any:
-    return jax.block_until_ready(found)  # type: ignore[no-untyped-call]
 
 
 def _blocks(trees: list[Any]) -> Any:
@@ -170,6 +167,8 @@ def release_programs(limit: int = MAPS) -> None:
 
     Args:
         limit: The number of memory maps up to which nothing is released.
+
+    >>> release_programs()
     """
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > limit:
