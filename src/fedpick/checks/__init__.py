@@ -48,15 +48,15 @@ def check_selector(
         "check_selector", "seed", seed, "at least 0 and below 2**31 - 1", lambda s: (s >= 0) & (s < 2**31 - 1), True
     )
     trial = Trial(selector, K, int(seed))
-    # Laws 3 and 5 first: the checks of 2 and 4 trace and scan the strategy.
+    # Law 3 before those that trace the strategy, and what compiles more of it last.
     check_pure(trial)
     check_traceable(trial, static)
     check_available(trial)
-    check_dtypes(trial)
-    check_reproducible(trial)
+    check_linear(selector)
     check_silence(trial)
     check_seats(trial)
-    check_linear(selector)
+    check_dtypes(trial)
+    check_reproducible(trial)
     held = [f"law {number}: {law}" for number, law in LAWS.items()]
     for holds in (unbiased, candidates_by_share, highest_loss_first):
         claim = holds.__name__
