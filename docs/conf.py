@@ -63,8 +63,10 @@ def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) 
 
 def plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Escape what reStructuredText would take for markup: docstrings are plain text with ``code`` and doctests."""
+    doctest = False
     for number, line in enumerate(lines):
-        if not line.lstrip().startswith(">>>"):
+        doctest = line.lstrip().startswith(">>>") or (doctest and bool(line.strip()))
+        if not doctest:
             parts = re.split(r"(``.*?``|(?<![\w*])\*\w[^*]*\*(?!\w))", line)  # code and emphasis stay
             parts[::2] = [re.sub(r"([|*]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
             lines[number] = "".join(parts)

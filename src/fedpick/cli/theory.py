@@ -62,7 +62,8 @@ def theory(
         selectors: dict[str, Any] = {"rand": Rand(m=seats)}
         for number in sorted(d or {min(factor * seats, K) for factor in (2, 3, 5, 10)}):
             selectors[f"pow-d, d = {number}"] = PowerOfChoice(m=seats, d=number)
-        evaluated, methods = 0, set()
+        evaluated = 0
+        methods: set[str] = set()
         for name, selector in selectors.items():
             with console.status(f"{name} ..."):
                 skew = skews(selector, objective, where, pairs=pairs.value, refine=refine)
