@@ -14,6 +14,10 @@ from typing import Annotated, Any
 
 import typer
 
+from fedpick.registry import ROLES
+
+_TASKS = ", ".join(name for name in ROLES["Data"] if name != "arrays")
+Task = Annotated[str, typer.Argument(help=f"{_TASKS}, or a .toml or .npz file of yours.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for runs and reports.")]

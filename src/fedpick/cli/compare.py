@@ -12,6 +12,7 @@ from fedpick.cli._common import (
     Output,
     Quiet,
     Settings,
+    Task,
     cli_errors,
     command_line,
     console,
@@ -19,6 +20,7 @@ from fedpick.cli._common import (
     set_data_dir,
 )
 from fedpick.cli._progress import RunProgress
+from fedpick.registry import ROLES
 
 EXAMPLES = """
 Examples:
@@ -34,9 +36,7 @@ Examples:
 
 
 def compare(
-    task: Annotated[
-        str, typer.Argument(help="synthetic, quadratic, digits, fashion-mnist, or a .toml or .npz file of yours.")
-    ] = "synthetic",
+    task: Task = "synthetic",
     strategies: Annotated[
         str | None,
         typer.Option(help="Names with commas (see `fedpick strategies`), or my_module:MyStrategy."),
@@ -50,10 +50,10 @@ def compare(
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric of the target: loss, test_accuracy, worst_loss, ...")] = "loss",
     eta: Annotated[float | None, typer.Option(help="Learning rate [default: task-specific].")] = None,
-    model: Annotated[str | None, typer.Option(help="logistic, mlp or quadratic [default: task-specific].")] = None,
-    availability: Annotated[
-        str | None, typer.Option(help="always, alternating-halves, bernoulli or day-and-night.")
+    model: Annotated[
+        str | None, typer.Option(help=f"{', '.join(ROLES['ModelSpec'])} [default: task-specific].")
     ] = None,
+    availability: Annotated[str | None, typer.Option(help=f"{', '.join(ROLES['Availability'])}.")] = None,
     objective: Annotated[str | None, typer.Option(help="cross-entropy, or minus-probability as the paper.")] = None,
     settings: Settings = None,
     data: Data = None,
