@@ -26,13 +26,13 @@ def _figure_1(runs: ItemRuns) -> Outcome:
             path.append(w)
         return problem.excess(np.asarray(path)[:, None])
 
-    def simulated(selector: Selector[Any], number: int) -> Any:
+    def excess_by_round(selector: Selector[Any], number: int) -> Any:
         path = fedavg_trajectory(
             problem, selector, lambda t: STEP + 0 * t, tau=TAU, rounds=ROUNDS, start=[START], runs=number
         )
         return problem.excess(path.w.reshape(-1, 1)).reshape(number, -1)
 
-    highest, random, paper = simulated(PowerOfChoice(m=1, d=2), 1), simulated(Rand(m=1), 200), replay(ORDER)
+    highest, random, paper = excess_by_round(PowerOfChoice(m=1, d=2), 1), excess_by_round(Rand(m=1), 200), replay(ORDER)
     rounds = np.arange(ROUNDS + 1)
     rows = [
         *curve("higher loss", "", rounds, highest),
