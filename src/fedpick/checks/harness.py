@@ -105,8 +105,10 @@ class Trial:
     def draws(self, scenario: Scenario, state: Any) -> PlayedRound:
         """4,000 rounds from the same state and inputs, each with its own keys."""
         times = np.arange(DRAWS, dtype=np.int32)
-        rounds: PlayedRound = self._compiled_draws(self.selector, self.seed, times, state, scenario)
-        return jax.tree.map(_numbers, rounds)
+        rounds: PlayedRound = jax.tree.map(
+            _numbers, self._compiled_draws(self.selector, self.seed, times, state, scenario)
+        )
+        return rounds
 
 
 def stack(trees: list[Any]) -> Any:
