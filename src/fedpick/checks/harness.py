@@ -56,7 +56,7 @@ class Trial:
         self.size = np.arange(1, K + 1, dtype=np.int32) ** 2
         self.scenarios = list(self._scenarios(8))
         self.traces = self.compilations = 0
-        self.compiled_round = jax.jit(self._counted_round)
+        self.compiled_round: Callable[..., PlayedRound] = jax.jit(self._counted_round)
         self._compiled_draws = jax.jit(jax.vmap(play, in_axes=(None, None, 0, None, None)))
 
     def _counted_round(self, *arguments: Any) -> PlayedRound:
