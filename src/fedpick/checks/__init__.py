@@ -1,7 +1,7 @@
 """``check_selector``: the laws that every strategy keeps, checked on any strategy."""
 
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 import jax
 
@@ -18,7 +18,7 @@ from fedpick.checks.laws import (
     check_silence,
     check_traceable,
 )
-from fedpick.protocol import Selector
+from fedpick.protocol import Poll, Selector
 from fedpick.validation import known, natural, require
 
 
@@ -86,8 +86,9 @@ def _check_form(selector: Any) -> None:
     for part in ("m", "poll", "init", "propose", "select", "observe"):
         if not hasattr(selector, part):
             raise LawBrokenError(f"{kind} must have {part}, as fedpick.Selector says")
-    if selector.poll not in ("none", "full", "batch"):
-        raise LawBrokenError(f"{kind}: poll must be one of 'none', 'full', 'batch', got {selector.poll!r}")
+    if selector.poll not in get_args(Poll):
+        choices = ", ".join(map(repr, get_args(Poll)))
+        raise LawBrokenError(f"{kind}: poll must be one of {choices}, got {selector.poll!r}")
 
 
 def _default_clients(selector: Selector[Any]) -> int:
