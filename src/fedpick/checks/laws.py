@@ -61,7 +61,8 @@ def check_traceable(trial: Trial, static: tuple[str, ...]) -> None:
     selector: Any = trial.selector
 
     def one_round(selector: Any) -> PlayedRound:
-        return trial.compiled_round(selector, trial.seed, 0, selector.init(trial.K), scenario)
+        played: PlayedRound = trial.compiled_round(selector, trial.seed, 0, selector.init(trial.K), scenario)
+        return played
 
     def fresh(selector: Any) -> PlayedRound:
         return play(selector, trial.seed, 0, selector.init(trial.K), scenario)

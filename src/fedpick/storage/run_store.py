@@ -115,7 +115,7 @@ class RunStore:
             summary: Where it ended and what it cost, as plain data.
         """
         content = io.BytesIO()
-        np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(content, **arrays)
         files = {"result.npz": content.getvalue(), "summary.json": _json(dict(summary))}
         about = {"format": FORMAT, "identity": identity, **about, "versions": versions(*PACKAGES), "device": device()}
         about["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
