@@ -55,11 +55,10 @@ class RunStore:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        for name in ("runs", "findings", "under-way"):
-            try:
-                (self.folder / name).mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise ValueError(f"store: folder {str(folder)!r} cannot be written to ({error})") from None
+        try:
+            (self.folder / "runs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"store: folder {str(folder)!r} cannot be written to ({error})") from None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
