@@ -32,7 +32,7 @@ QUICKER := $(QUICK) --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codeg
 
 test: setup ## Run the tests and show the branch coverage
 	flags="$(QUICKER)"; XLA_FLAGS="$$flags" $(BIN)/python -c 'import jax; jax.numpy.zeros(1)' 2>/dev/null || flags="$(QUICK)"; \
-	XLA_FLAGS="$$XLA_FLAGS $$flags" $(BIN)/pytest -n 2 --dist worksteal -m 'not slow' --cov --cov-report=term
+	XLA_FLAGS="$$XLA_FLAGS $$flags" $(BIN)/pytest -n 2 --dist loadfile -m 'not slow' --cov --cov-report=term
 
 test-all: setup ## Run the tests, the heavy ones too
 	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=term

@@ -22,16 +22,24 @@ hypothesis.settings.load_profile("pinned")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _programs(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What one worker has compiled the other need not compile again, nor the same worker when it has forgotten it."""
+def _programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What one process has compiled no other need compile again, nor the same when it has forgotten it."""
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):  # one that outlives the tests
+        yield
         return
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    jax.config.update("jax_compilation_cache_dir", str(shared / "programs"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    compilation_cache.reset_cache()
+    settings = {
+        "jax_compilation_cache_dir": str(shared / "programs"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            jax.config.update(name, value)
+            patch.setenv(name.upper(), str(value))
+        compilation_cache.reset_cache()
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,7 @@ def seconds(program: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def model(objective: str = "cross-entropy") -> Any:
+def model(objective: Any = "cross-entropy") -> Any:
     return MLP(objective=objective)
 
 

@@ -10,7 +10,7 @@ from latex2mathml.converter import convert
 
 HERE = Path(__file__).parent
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")  # no pages of the site; their links are checked with it
-LINK = re.compile(r"\]\(((?:api/)?[a-z-]+)\.md")
+LINK = re.compile(r"^\| \[([^\]]+)\]\(((?:api/)?[a-z-]+)\.md\)", re.MULTILINE)
 
 project = "fedpick"
 author = "The fedpick authors"
@@ -35,14 +35,14 @@ linkcheck_retries = 2
 def sidebar(app: Any, page: str, source: list[str]) -> None:
     """Add the navigation to the landing pages, so that the files themselves stay plain Markdown.
 
-    Each section of a landing page is a group, with the pages that it links to, in that order.
+    Each section of a landing page is a group, with the pages and titles of its table, in that order.
     """
     if page not in ("index", "api/index"):
         return
     trees = []
     for section in re.split(r"^## ", source[0], flags=re.MULTILINE)[1:]:
         caption, _, body = section.partition("\n")
-        pages = dict.fromkeys(LINK.findall(body))
+        pages = [f"{title.replace('`', '')} <{name}>" for title, name in LINK.findall(body)]
         trees += ["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```"] if pages else []
     source[0] += "\n".join([*trees, ""])
     if app.builder.name == "linkcheck":
@@ -63,10 +63,12 @@ def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) 
 
 def plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Escape what reStructuredText would take for markup: docstrings are plain text with ``code`` and doctests."""
+    doctest = False
     for number, line in enumerate(lines):
-        if not line.lstrip().startswith(">>>"):
-            parts = re.split(r"(``.*?``)", line)
-            parts[::2] = [re.sub(r"(\||(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
+        doctest = line.lstrip().startswith(">>>") or (doctest and bool(line.strip()))
+        if not doctest:
+            parts = re.split(r"(``.*?``|(?<![\w*])\*{1,2}\w[^*]*\*{1,2}(?!\w))", line)  # code and emphasis stay
+            parts[::2] = [re.sub(r"([|*]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
             lines[number] = "".join(parts)
 
 

@@ -6,6 +6,8 @@ import importlib
 import inspect
 import json
 import re
+import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -169,3 +171,48 @@ def test_the_page_of_the_protocol_has_every_law_and_every_claim():
     laws = text.partition("## The laws")[2].partition("\n## ")[0]
     assert re.findall(r"^(\d+)\. ", laws, re.MULTILINE) == [str(number) for number in fedpick.checks.LAWS]
     assert set(re.findall(r"^\| `(\w+) = True` \|", laws, re.MULTILINE)) == set(fedpick.checks.CLAIMS)
+
+
+def test_the_page_of_the_command_line_has_every_command_and_only_known_options():
+    typer = pytest.importorskip("typer")
+    from fedpick.cli import app
+
+    text = (ROOT / "docs" / "command-line.md").read_text()
+    commands = typer.main.get_command(app).commands
+    assert set(re.findall(r"^\| `fedpick (\w+)", text, re.MULTILINE)) == set(commands)
+    assert all(f"`{name}`" in text or f"data {name}`" in text for name in commands["data"].commands)
+    known = {
+        option
+        for one in (*commands.values(), *commands["data"].commands.values())
+        for p in one.params
+        for option in p.opts
+    }
+    assert set(re.findall(r"`(--?\w+)", text)) <= {*known, "--help"}
+
+
+def test_the_commands_in_the_documentation_are_understood():
+    typer = pytest.importorskip("typer")
+    from fedpick.cli import app
+
+    group, seen = typer.main.get_command(app), 0
+    for page in LINKED:
+        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            for line in re.findall(r"^fedpick (.*)$", block, re.MULTILINE):
+                name, *arguments = shlex.split(line, comments=True)
+                command = group.commands[name]
+                if hasattr(command, "commands"):
+                    name, *arguments = arguments
+                    command = command.commands[name]
+                command.make_context(name, arguments)  # raises for an option that it does not have
+                seen += 1
+    assert seen > 20
+
+
+def test_the_page_of_experiments_has_a_file_that_is_read_and_every_name_of_the_registry():
+    text = (ROOT / "docs" / "experiments.md").read_text()
+    tables = [tomllib.loads(block) for block in re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
+    (whole,) = (table for table in tables if "rounds" in table)
+    assert [one.selector.d for one in fedpick.experiment.from_plain(whole)] == [6, 12]
+    roles = ("Data", "Partition", "ModelSpec", "Availability", "RateSchedule", "Optimizer")
+    names = {name for role in roles for name in fedpick.registry.ROLES[role]}
+    assert not {name for name in names if f"`{name}`" not in text}

@@ -15,7 +15,7 @@ from serve import Metrics, load, serve
 
 import fedpick
 from fedpick import PowerOfChoice, Rand
-from fedpick.sim import Federation, Local, logistic, mlp, simulate
+from fedpick.sim import MLP, Federation, Local, Logistic, simulate
 from fedpick.sim.federation import as_float, pixels
 
 
@@ -30,8 +30,8 @@ def main() -> None:
         test=(test_x, task.test_y),
         prepare=pixels if x.dtype == np.uint8 else as_float,
     )
-    dim, *hidden, classes = task.widths
-    model = mlp(dim, classes, tuple(hidden), task.dropout) if hidden else logistic(dim, classes)
+    _, *hidden, _ = task.widths
+    model: Any = MLP(tuple(hidden), task.dropout) if hidden else Logistic()
     selector: Any = PowerOfChoice(m=task.m, d=task.d) if task.polls else Rand(m=task.m)
     local = Local(tau=task.tau, b=task.b, eta=task.eta)
     runs = int(sys.argv[4]) if len(sys.argv) > 4 else 1

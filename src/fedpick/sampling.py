@@ -103,7 +103,8 @@ def _first_k_mask(arrival: Float[Array, " K"], d: Int[Array, ""]) -> Bool[Array,
     runs = arrival < jnp.inf
     before, at, left = _cut(_ascending(arrival), jnp.minimum(d, _count(runs)))
     last = _places(at, left[None])[0]
-    return before | (at & (lax.iota(jnp.int32, at.shape[0]) <= last))
+    mask: Bool[Array, " K"] = before | (at & (lax.iota(jnp.int32, at.shape[0]) <= last))
+    return mask
 
 
 def race(key: PRNGKeyArray, weight: Float[Array, " K"], d: Number) -> Bool[Array, " K"]:

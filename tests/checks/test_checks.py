@@ -1,7 +1,6 @@
 """check_selector passes what is right, and says of each broken strategy what is broken."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -106,8 +105,6 @@ def test_a_static_number_that_is_declared_passes():
     check_selector(selector, static=("d",))
 
 
-def test_the_docs_name_every_claim():
-    text = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+def test_the_protocol_names_every_claim():
     for claim in CLAIMS:
-        assert f"`{claim} = True`" in text
         assert f"``{claim} = True``" in fedpick.Selector.__doc__

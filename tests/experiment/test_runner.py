@@ -94,6 +94,7 @@ def test_unknown_files_are_left_alone(tmp_path, caplog):
     store = RunStore(tmp_path)
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "runs" / "notes.txt").write_text("mine")
+    (tmp_path / "under-way").mkdir()
     (tmp_path / "under-way" / "bad.json").write_text("{")
     run(small(), tmp_path)
     (tmp_path / "runs" / small().identity(0) / "more.txt").write_text("mine")

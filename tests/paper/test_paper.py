@@ -1,5 +1,6 @@
 """The paper's items: each runs in a tiny form, concludes, is drawn and written; and the rules of the verdicts."""
 
+import functools
 import json
 import os
 import re
@@ -41,6 +42,7 @@ PAPER = Path(__file__).parents[3] / "shared" / "paper" / "power-of-choice.tex"
 SMALL = replace(TINY, draws=1, fashion_rounds=2, synthetic_rounds=2, quadratic_rounds=20)
 
 
+@functools.cache
 def stand_in(partition):
     """Images that are not Fashion-MNIST, of its shape and labels: tests need no data set."""
     rng = np.random.default_rng(0)
@@ -71,7 +73,7 @@ def tiny(tmp_path_factory):
         **os.environ,
         "FEDPICK_CACHE": "",
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        "XLA_FLAGS": os.environ.get("XLA_FLAGS", "--xla_backend_optimization_level=0"),
     }
     code = "import sys, test_paper; test_paper.run_everything(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, folder], check=True, env=environment)

@@ -134,6 +134,8 @@ def test_more_runs_on_a_cpu_are_the_same_program(federation):
 def start(arguments, **environment):
     """A fresh process, because devices and hosts are settled when JAX starts."""
     variables = {**os.environ, "JAX_PLATFORMS": "cpu", **environment}
+    if "FEDPICK_CACHE" in environment:
+        variables.pop("JAX_COMPILATION_CACHE_DIR", None)  # which goes before it
     command = [sys.executable, str(HOST), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables)
 

@@ -1,7 +1,7 @@
 """``check_selector``: the laws that every strategy keeps, checked on any strategy."""
 
 import dataclasses
-from typing import Any
+from typing import Any, get_args
 
 import jax
 
@@ -18,7 +18,7 @@ from fedpick.checks.laws import (
     check_silence,
     check_traceable,
 )
-from fedpick.protocol import Selector
+from fedpick.protocol import Poll, Selector
 from fedpick.validation import known, natural, require
 
 
@@ -48,15 +48,15 @@ def check_selector(
         "check_selector", "seed", seed, "at least 0 and below 2**31 - 1", lambda s: (s >= 0) & (s < 2**31 - 1), True
     )
     trial = Trial(selector, K, int(seed))
-    # Laws 3 and 5 first: the checks of 2 and 4 trace and scan the strategy.
+    # Law 3 before those that trace the strategy, and what compiles more of it last.
     check_pure(trial)
     check_traceable(trial, static)
     check_available(trial)
-    check_dtypes(trial)
-    check_reproducible(trial)
+    check_linear(selector)
     check_silence(trial)
     check_seats(trial)
-    check_linear(selector)
+    check_dtypes(trial)
+    check_reproducible(trial)
     held = [f"law {number}: {law}" for number, law in LAWS.items()]
     for holds in (unbiased, candidates_by_share, highest_loss_first):
         claim = holds.__name__
@@ -86,8 +86,9 @@ def _check_form(selector: Any) -> None:
     for part in ("m", "poll", "init", "propose", "select", "observe"):
         if not hasattr(selector, part):
             raise LawBrokenError(f"{kind} must have {part}, as fedpick.Selector says")
-    if selector.poll not in ("none", "full", "batch"):
-        raise LawBrokenError(f"{kind}: poll must be one of 'none', 'full', 'batch', got {selector.poll!r}")
+    if selector.poll not in get_args(Poll):
+        choices = ", ".join(map(repr, get_args(Poll)))
+        raise LawBrokenError(f"{kind}: poll must be one of {choices}, got {selector.poll!r}")
 
 
 def _default_clients(selector: Selector[Any]) -> int:

@@ -56,7 +56,7 @@ class Trial:
         self.size = np.arange(1, K + 1, dtype=np.int32) ** 2
         self.scenarios = list(self._scenarios(8))
         self.traces = self.compilations = 0
-        self.compiled_round = jax.jit(self._counted_round)
+        self.compiled_round: Callable[..., PlayedRound] = jax.jit(self._counted_round)
         self._compiled_draws = jax.jit(jax.vmap(play, in_axes=(None, None, 0, None, None)))
 
     def _counted_round(self, *arguments: Any) -> PlayedRound:
@@ -105,8 +105,10 @@ class Trial:
     def draws(self, scenario: Scenario, state: Any) -> PlayedRound:
         """4,000 rounds from the same state and inputs, each with its own keys."""
         times = np.arange(DRAWS, dtype=np.int32)
-        rounds: PlayedRound = self._compiled_draws(self.selector, self.seed, times, state, scenario)
-        return jax.tree.map(_numbers, rounds)
+        rounds: PlayedRound = jax.tree.map(
+            _numbers, self._compiled_draws(self.selector, self.seed, times, state, scenario)
+        )
+        return rounds
 
 
 def stack(trees: list[Any]) -> Any:

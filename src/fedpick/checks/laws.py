@@ -57,10 +57,12 @@ def check_available(trial: Trial) -> None:
 
 def check_traceable(trial: Trial, static: tuple[str, ...]) -> None:
     """Another value of a number compiles nothing, and a vmap over both values picks the same."""
-    selector, scenario = trial.selector, trial.scenarios[1]
+    scenario = trial.scenarios[1]
+    selector: Any = trial.selector
 
     def one_round(selector: Any) -> PlayedRound:
-        return trial.compiled_round(selector, trial.seed, 0, selector.init(trial.K), scenario)
+        played: PlayedRound = trial.compiled_round(selector, trial.seed, 0, selector.init(trial.K), scenario)
+        return played
 
     def fresh(selector: Any) -> PlayedRound:
         return play(selector, trial.seed, 0, selector.init(trial.K), scenario)
@@ -170,7 +172,7 @@ def check_seats(trial: Trial) -> None:
         _need(
             filled >= seats,
             7,
-            f"{present} clients are available, but {filled} of {trial.m} seats are filled, on {scenario}",
+            f"{present} clients are available, but {filled} of {trial.m} seats filled, on {scenario}",
         )
         if getattr(trial.selector, "weights_sum_to_1", True):
             total = weights.sum()
@@ -194,7 +196,7 @@ def check_linear(selector: Selector[Any]) -> None:
         _need(size <= 8 * K, 8, f"K={K}: {name} makes an array of {size} numbers")
 
 
-def _others(selector: Selector[Any], name: str) -> Iterator[Any]:
+def _others(selector: Any, name: str) -> Iterator[Any]:
     """The strategy with another value of one of its numbers, if it accepts one."""
     for other in _variants(getattr(selector, name)):
         try:

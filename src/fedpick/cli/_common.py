@@ -14,10 +14,14 @@ from typing import Annotated, Any
 
 import typer
 
+from fedpick.registry import ROLES
+
+_TASKS = ", ".join(name for name in ROLES["Data"] if name != "arrays")
+Task = Annotated[str, typer.Argument(help=f"{_TASKS}, or a .toml or .npz file of yours.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for runs and reports.")]
-Data = Annotated[Path | None, typer.Option("--data", help="Folder with Fashion-MNIST [default: FEDPICK_DATA].")]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder with Fashion-MNIST.", show_default="FEDPICK_DATA")]
 Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Override any setting, such as local.tau=5.")]
 PATH_OPTIONS = ("--output", "-o", "--data", "--docs")  # of this machine
 DISPLAY_OPTIONS = ("--quiet", "-q", "--json", "--debug")  # which change no result

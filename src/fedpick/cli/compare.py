@@ -12,6 +12,7 @@ from fedpick.cli._common import (
     Output,
     Quiet,
     Settings,
+    Task,
     cli_errors,
     command_line,
     console,
@@ -19,6 +20,7 @@ from fedpick.cli._common import (
     set_data_dir,
 )
 from fedpick.cli._progress import RunProgress
+from fedpick.registry import ROLES
 
 EXAMPLES = """
 Examples:
@@ -34,26 +36,24 @@ Examples:
 
 
 def compare(
-    task: Annotated[
-        str, typer.Argument(help="synthetic, quadratic, digits, fashion-mnist, or a .toml or .npz file of yours.")
-    ] = "synthetic",
+    task: Task = "synthetic",
     strategies: Annotated[
         str | None,
         typer.Option(help="Names with commas (see `fedpick strategies`), or my_module:MyStrategy."),
     ] = None,
-    m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients per round [default: K/10].")] = None,
-    d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; repeatable [default: 2m].")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds [default: task-specific].")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs per strategy [default: 10; fashion-mnist: 3].")] = None,
+    m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients per round.", show_default="K/10")] = None,
+    d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; repeatable.", show_default="2m")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds.", show_default="task-specific")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs per strategy.", show_default="10; fashion-mnist: 3")] = None,
     target: Annotated[
-        str | None, typer.Option(help="Value to reach, such as 0.5 or 80% [default: the loss that rand reaches].")
+        str | None, typer.Option(help="Value to reach, such as 0.5 or 80%.", show_default="the loss that rand reaches")
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric of the target: loss, test_accuracy, worst_loss, ...")] = "loss",
-    eta: Annotated[float | None, typer.Option(help="Learning rate [default: task-specific].")] = None,
-    model: Annotated[str | None, typer.Option(help="logistic, mlp or quadratic [default: task-specific].")] = None,
-    availability: Annotated[
-        str | None, typer.Option(help="always, alternating-halves, bernoulli or day-and-night.")
+    eta: Annotated[float | None, typer.Option(help="Learning rate.", show_default="task-specific")] = None,
+    model: Annotated[
+        str | None, typer.Option(help=f"{', '.join(ROLES['ModelSpec'])}.", show_default="task-specific")
     ] = None,
+    availability: Annotated[str | None, typer.Option(help=f"{', '.join(ROLES['Availability'])}.")] = None,
     objective: Annotated[str | None, typer.Option(help="cross-entropy, or minus-probability as the paper.")] = None,
     settings: Settings = None,
     data: Data = None,

@@ -5,13 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Debug, Settings, cli_errors, set_data_dir
+from fedpick.cli._common import Debug, Settings, Task, cli_errors, set_data_dir
 
 data = typer.Typer(no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data.")
 Folder = Annotated[
-    Path | None, typer.Option("--data", help="Folder of the data sets [default: FEDPICK_DATA, or the cache].")
+    Path | None, typer.Option("--data", help="Folder of the data sets.", show_default="FEDPICK_DATA, or the cache")
 ]
-Task = Annotated[str, typer.Argument(help="synthetic, quadratic, digits, fashion-mnist, or a .toml or .npz file.")]
 
 
 @data.command()

@@ -19,8 +19,10 @@ def federate(
     clients: Annotated[int, typer.Option("--clients", "-K", min=1, help="SuperNodes, each with its own data.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 5,
     strategy: Annotated[str, typer.Option(help="Selection strategy: see fedpick strategies.")] = "pow-d",
-    m: Annotated[int | None, typer.Option("--seats", "-m", min=1, help="Clients per round [default: K/4].")] = None,
-    d: Annotated[int | None, typer.Option("-d", min=1, help="Candidates per round [default: 2m].")] = None,
+    m: Annotated[
+        int | None, typer.Option("--seats", "-m", min=1, help="Clients per round.", show_default="K/4")
+    ] = None,
+    d: Annotated[int | None, typer.Option("-d", min=1, help="Candidates per round.", show_default="2m")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed for data and selection.")] = 0,
     output: Output = Path("results"),
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that a client has to answer or to train.")] = 60.0,

@@ -32,7 +32,7 @@ def paper(
         Path | None, typer.Option(help="Also write reproduction.md and img/paper-*.svg to this folder.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder of Fashion-MNIST [default: FEDPICK_DATA, or a download].")
+        Path | None, typer.Option(help="Folder of Fashion-MNIST.", show_default="FEDPICK_DATA, or a download")
     ] = None,
     quiet: Quiet = False,
     debug: Debug = False,

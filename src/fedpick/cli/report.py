@@ -11,7 +11,7 @@ from fedpick.cli._common import Data, Debug, cli_errors, command_line, set_data_
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that compare, run or federate has written.")],
     target: Annotated[
-        str | None, typer.Option(help="Value to reach [default: that of the comparison, or what rand reaches].")
+        str | None, typer.Option(help="Value to reach.", show_default="that of the comparison, or what rand reaches")
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric of the target: loss, test_loss, test_accuracy, ...")] = "loss",
     data: Data = None,

@@ -26,7 +26,9 @@ class Pairs(enum.StrEnum):
 def theory(
     problem: Annotated[Named, typer.Argument(help="The paper's quadratic, a random logistic regression, or Figure 1.")],
     K: Annotated[int, typer.Option("--clients", "-K", min=2, help="Clients (two-clients has two).")] = 30,
-    m: Annotated[int | None, typer.Option("--seats", "-m", min=1, help="Clients per round [default: K/10].")] = None,
+    m: Annotated[
+        int | None, typer.Option("--seats", "-m", min=1, help="Clients per round.", show_default="K/10")
+    ] = None,
     d: Annotated[list[int] | None, typer.Option("-d", help="Candidates of pow-d; may be repeated.")] = None,
     pairs: Annotated[Pairs, typer.Option(help="w' = w, as in training, or all pairs of w and w'.")] = Pairs.same,
     points: Annotated[int, typer.Option(min=1, help="Number of points w.")] = 500,
@@ -62,7 +64,8 @@ def theory(
         selectors: dict[str, Any] = {"rand": Rand(m=seats)}
         for number in sorted(d or {min(factor * seats, K) for factor in (2, 3, 5, 10)}):
             selectors[f"pow-d, d = {number}"] = PowerOfChoice(m=seats, d=number)
-        evaluated, methods = 0, set()
+        evaluated = 0
+        methods: set[str] = set()
         for name, selector in selectors.items():
             with console.status(f"{name} ..."):
                 skew = skews(selector, objective, where, pairs=pairs.value, refine=refine)

@@ -142,4 +142,5 @@ def _selectors(task: str, choices: Choices, base: Experiment) -> Iterator[Select
         for d in (choices.d or (min(2 * m, K),)) if "d" in takes else (None,):
             if d is not None and not m <= d <= K:
                 raise ValueError(f"compare: d must be at least m={m} and at most the {K} clients, got {d}")
-            yield registry.build_fitting("Selector", name, {"m": m, "d": d, "rounds": base.rounds})
+            offered = {"m": m, "d": d, "rounds": base.rounds, "steps": min(10, base.rounds)}
+            yield registry.build_fitting("Selector", name, offered)

@@ -226,6 +226,6 @@ def _settings(report: ComparisonReport) -> list[tuple[str, str]]:
 def _strategy(plain: object) -> str:
     """A strategy with its parameters; the plain data as they are where its class is not at hand."""
     try:
-        return config.describe(config.structure(plain, Selector, "selector"))  # type: ignore[type-abstract]
+        return config.describe(config.structure(plain, Selector, "selector"))
     except ValueError:
         return str(plain)

@@ -15,9 +15,10 @@ LITTLE = 1.1  # times as fast
 class Contest(Protocol):
     """What the answer is read from: ``Comparison``."""
 
-    names: tuple[str, ...]
-    metric: str
-
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def metric(self) -> str: ...
     @property
     def baseline(self) -> str: ...
     @property

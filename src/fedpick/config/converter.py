@@ -120,6 +120,11 @@ def role_of(annotation: Any) -> str:
     return ""
 
 
+def _is_literal(annotation: Any) -> bool:
+    origin: Any = get_origin(annotation)
+    return origin is Literal
+
+
 def _is_union(annotation: Any) -> bool:
     return get_origin(annotation) in (typing.Union, types.UnionType)
 
@@ -269,7 +274,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(float, _NUMBER)
     converter.register_structure_hook(bool, _strict(bool, "true or false", (bool,)))
     converter.register_structure_hook(str, _TEXT)
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, _read_word)
+    converter.register_structure_hook_func(_is_literal, _read_word)
     converter.register_structure_hook_func(_is_array, _read_array)
     converter.register_structure_hook_func(lambda kind: bool(role_of(kind)), _read_role)
     converter.register_structure_hook_func(_is_union, _read_union)

@@ -143,16 +143,17 @@ class Experiment:
 
     def federation(self) -> Federation:
         """The clients and their data; the last two are kept in memory."""
-        version = getattr(self.data, "sha256", "")
+        data: Any = self.data
         try:
-            return _federation(self.data, version)
+            return _federation(data, getattr(data, "sha256", ""))
         except TypeError:  # a description of data that has no hash
             return self.data.federation()
 
 
 @functools.lru_cache(maxsize=2)
-def _federation(data: Data, version: str) -> Federation:
-    return data.federation()
+def _federation(data: Any, version: str) -> Federation:
+    federation: Federation = data.federation()
+    return federation
 
 
 def _reseeded(part: Any, seed: int) -> Any:

@@ -4,7 +4,16 @@ import itertools
 
 import numpy as np
 
-from fedpick.paper.claims import Check, Claim, above_zero, accuracy, as_well, dot_with_spread, number_text, rounds_until
+from fedpick.paper.claims import (
+    Check,
+    above_zero,
+    accuracy,
+    as_well,
+    claims_of,
+    dot_with_spread,
+    number_text,
+    rounds_until,
+)
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
 from fedpick.report import Chart, Row, curve, dot
@@ -50,10 +59,10 @@ def _objective(runs: ItemRuns) -> Outcome:
         )
         what = f"alpha = {alpha:g}: rand under cross-entropy above pow-d under minus-probability"
         better.append(Check(what, above_zero(lost), f"{lost} points"))
-    claims = (
-        Claim("Under cross-entropy, at the paper's settings, pow-d and rand end equal.", "ours", tuple(equal)),
-        Claim("Changing the objective gains more than changing the selection.", "ours", tuple(better)),
-    )
+    statements = {
+        "Under cross-entropy, at the paper's settings, pow-d and rand end equal.": equal,
+        "Changing the objective gains more than changing the selection.": better,
+    }
     dots = Chart(
         "objective",
         "dots",
@@ -80,7 +89,11 @@ def _objective(runs: ItemRuns) -> Outcome:
         "R60, minus-probability",
         "R60, cross-entropy",
     )
-    return Outcome(claims, (dots, lines), (Table("Both objectives after the last round", columns, tuple(table)),))
+    return Outcome(
+        claims_of("ours", statements),
+        (dots, lines),
+        (Table("Both objectives after the last round", columns, tuple(table)),),
+    )
 
 
 PAIR = ("rand", "pow-d, d = 6")
@@ -113,14 +126,10 @@ def _rates(runs: ItemRuns) -> Outcome:
         table.append((objective, f"{alpha:g}", f"{eta:g}", *last, str(gap), *map(number_text, r60), ratio))
         evidence = f"{mean} points over the rounds, {gap} at the end"
         pays[objective].append(Check(f"alpha = {alpha:g}, eta = {eta:g}", above_zero(mean), evidence))
-    claims = tuple(
-        Claim(
-            f"Under {objective}, pow-d is ahead of rand over the rounds at every learning rate.",
-            "ours",
-            tuple(pays[objective]),
-        )
+    statements = {
+        f"Under {objective}, pow-d is ahead of rand over the rounds at every learning rate.": pays[objective]
         for objective in OBJECTIVES
-    )
+    }
     chart = Chart(
         "rates",
         "dots",
@@ -141,7 +150,9 @@ def _rates(runs: ItemRuns) -> Outcome:
         "R60, pow-d",
         "ratio",
     )
-    return Outcome(claims, (chart,), (Table("rand and pow-d by learning rate", columns, tuple(table)),))
+    return Outcome(
+        claims_of("ours", statements), (chart,), (Table("rand and pow-d by learning rate", columns, tuple(table)),)
+    )
 
 
 OBJECTIVE = Item(

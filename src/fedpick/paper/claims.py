@@ -7,7 +7,7 @@ allows both), or contradicted ("no"). A claim is reproduced if all of its checks
 even partly, and partly reproduced otherwise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -49,6 +49,11 @@ class Claim(NamedTuple):
         short = [f"{check.what} ({check.evidence})" for check in self.checks if check.met != "yes"]
         met = f"{len(self.checks) - len(short)} of {len(self.checks)} checks are met"
         return f"{met}; not, or not surely: {'; '.join(short)}" if short else met
+
+
+def claims_of(source: str, statements: Mapping[str, Iterable[Check]]) -> tuple[Claim, ...]:
+    """The claims of one figure or section: their statements, each with its checks."""
+    return tuple(Claim(statement, source, tuple(checks)) for statement, checks in statements.items())
 
 
 def overall(met: Iterable[Met]) -> Verdict:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.paper.claims import Check, Claim, Met, factor_above_one, positive
+from fedpick.paper.claims import Check, Met, claims_of, factor_above_one, positive
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, quadratic, quadratic_selectors
 from fedpick.report import Chart, curve
@@ -65,28 +65,20 @@ def _figure_2a(runs: ItemRuns) -> Outcome:
         negligible,
         f"it ends at {share:.1e} of where it began (rand: {rand:.1e})",
     )
-    source = "Figure 2a, Section 5"
-    claims = (
-        Claim(
-            "Even with few clients (K = 30) pow-d converges faster than rand; so it does for K = 100.",
-            source,
-            tuple(checks["faster"]),
-        ),
-        Claim("The convergence speed increases with d.", source, tuple(checks["with d"])),
-        Claim(
-            "A larger d has a higher error floor; for small d the bias is nearly negligible.",
-            source,
-            (*checks["floor"], small),
-        ),
-        Claim("For K = 100 the bias is smaller.", source, (smaller,)),
-    )
+    statements = {
+        "Even with few clients (K = 30) pow-d converges faster than rand; so it does for K = 100.": checks["faster"],
+        "The convergence speed increases with d.": checks["with d"],
+        "A larger d has a higher error floor; for small d the bias is nearly negligible.": (*checks["floor"], small),
+        "For K = 100 the bias is smaller.": (smaller,),
+    }
     title = "Quadratic problem: a larger d is faster, and may stop short of the optimum"
     text = (
         "The logarithm of F minus its minimum by round for rand and pow-d with several d, for 30 and for 100 clients."
     )
     chart = Chart("fig2a", "lines", title=title, text=text, x="round", y="log10 of F(w) - F*", rows=tuple(rows))
     columns = ("K", "strategy", "speed-up over rand", "last F - F*, median", "that of rand")
-    return Outcome(claims, (chart,), (Table("Rounds to a hundredth of the first F - F*", columns, tuple(table)),))
+    speed_ups = Table("Rounds to a hundredth of the first F - F*", columns, tuple(table))
+    return Outcome(claims_of("Figure 2a, Section 5", statements), (chart,), (speed_ups,))
 
 
 def _rounds_near(gaps: Result) -> Any:
@@ -117,34 +109,25 @@ def _figure_6(runs: ItemRuns) -> Outcome:
     top = np.argsort(-often, axis=1)
     below = np.take_along_axis(share < np.median(share, axis=1, keepdims=True), top, axis=1)
     near = float(distance["rand"].mean())
-    claims = (
-        Claim(
-            "The selected ratio of rand reflects each client's data size.",
-            "Figure 6, appendix",
-            (Check("distance (total variation) to the data shares", "yes" if near < 0.05 else "no", f"{near:.3f}"),),
+    reflects = Check("distance (total variation) to the data shares", "yes" if near < 0.05 else "no", f"{near:.3f}")
+    farther = distance["pow-d, d = 6"] - distance["rand"]
+    statements = {
+        "The selected ratio of rand reflects each client's data size.": (reflects,),
+        "The selected frequencies of pow-d are not proportional to the data size: clients of low size are selected "
+        "often, and those of the highest size not necessarily.": (
+            positive("pow-d is farther from the data shares than rand", farther, "in total variation"),
+            _usually("a client of below median size is among the ten most selected", below[:, :10].any(axis=1)),
+            _usually("the largest client is not the most selected", top[:, 0] != share.argmax(axis=1)),
         ),
-        Claim(
-            "The selected frequencies of pow-d are not proportional to the data size: clients of low size are "
-            "selected often, and those of the highest size not necessarily.",
-            "Figure 6, appendix",
-            (
-                positive(
-                    "pow-d is farther from the data shares than rand",
-                    distance["pow-d, d = 6"] - distance["rand"],
-                    "in total variation",
-                ),
-                _usually("a client of below median size is among the ten most selected", below[:, :10].any(axis=1)),
-                _usually("the largest client is not the most selected", top[:, 0] != share.argmax(axis=1)),
-            ),
-        ),
-    )
+    }
     title = "Who is selected on the quadratic problem, K = 30, m = 3"
     text = "Selected frequency of each client: rand follows the data shares, pow-d does not."
     chart = Chart(
         "fig6", "lines", title=title, text=text, x="client, by data share", y="share of all seats", rows=tuple(rows)
     )
     columns = ("strategy", "distance to the data shares", "correlation with them", "share of the most selected")
-    return Outcome(claims, (chart,), (Table("Over all draws", columns, tuple(table)),))
+    whole = Table("Over all draws", columns, tuple(table))
+    return Outcome(claims_of("Figure 6, appendix", statements), (chart,), (whole,))
 
 
 def _usually(what: str, happens: Any) -> Check:

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from fedpick.paper.claims import Check, Claim, Met, positive
+from fedpick.paper.claims import Check, Met, claims_of, positive
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import quadratic_selectors
 from fedpick.report import Chart, dot
@@ -46,25 +46,12 @@ def _figure_2b(runs: ItemRuns) -> Outcome:
                 Check("K = 100, d = 15: the ratio is about that of rand", met, f"{ratio:.2f} times rand's")
             )
             checks["trade"].append(checks["above"][4])
-    source = "Figure 2b, Section 5"
-    claims = (
-        Claim("pow-d has a higher rho-bar than rand for all d (with w' = w).", source, tuple(checks["above"])),
-        Claim(
-            "The same with rho-bar as the paper defines it, the minimum over all pairs of w and w'.",
-            source,
-            tuple(checks["defined"]),
-        ),
-        Claim(
-            "As rho-bar increases with d, the solution bias rho-tilde / rho-bar increases too.",
-            source,
-            tuple(checks["grow"]),
-        ),
-        Claim(
-            "For d = 15 and K = 100 the ratio is about that of rand, but rho-bar is higher.",
-            source,
-            tuple(checks["trade"]),
-        ),
-    )
+    statements = {
+        "pow-d has a higher rho-bar than rand for all d (with w' = w).": checks["above"],
+        "The same with rho-bar as the paper defines it, the minimum over all pairs of w and w'.": checks["defined"],
+        "As rho-bar increases with d, the solution bias rho-tilde / rho-bar increases too.": checks["grow"],
+        "For d = 15 and K = 100 the ratio is about that of rand, but rho-bar is higher.": checks["trade"],
+    }
     title = "Selection skew on the quadratic problem: speed against bias"
     text = "rho-bar, and rho-tilde over rho-bar, for rand and pow-d with several d: both rise with d."
     chart = Chart("fig2b", "dots", title=title, text=text, y="skew", rows=tuple(rows))
@@ -76,7 +63,7 @@ def _figure_2b(runs: ItemRuns) -> Outcome:
         "rho-bar and 1.78, 2.12, 2.69, 3.55 for the ratio, on another draw. See docs/theory.md."
     )
     means = Table(f"Skews over {draws} draws, on a grid", columns, tuple(table))
-    return Outcome(claims, (chart,), (means,), remarks=(remark,))
+    return Outcome(claims_of("Figure 2b, Section 5", statements), (chart,), (means,), remarks=(remark,))
 
 
 def _skews(draws: int, per_axis: int) -> dict[str, dict[str, list[list[float]]]]:

@@ -1,6 +1,6 @@
 """Figure 3: logistic regression on Synthetic(1,1), over many draws of the data where the paper shows one."""
 
-from fedpick.paper.claims import ABOUT, Check, Claim, Met, number_text, positive, speed_up
+from fedpick.paper.claims import ABOUT, Check, Met, claims_of, number_text, positive, speed_up
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, synthetic
 from fedpick.registry import strategy
@@ -46,11 +46,12 @@ def _conclude(runs: ItemRuns) -> Outcome:
                 what = f"m = {m}: slightly, by no more than a fifth of rand's last loss"
                 floors.append(Check(what, slight, f"{ends.mean() / last:.0%} of {last:.2f}"))
             table.append((f"{m}", f"{factor}m", f"{claimed:g}", evidence, f"{ends.mean():+.3f}"))
-    claims = (
-        Claim("With d = 2m pow-d converges about twice as fast to a loss of about 0.5.", "Figure 3", tuple(checks[2])),
-        Claim("With d = 10m it converges about three times as fast to it.", "Figure 3", tuple(checks[10])),
-        Claim("With d = 10m the error floor is slightly higher.", "Section 5", tuple(floors)),
-    )
+    statements = {
+        "With d = 2m pow-d converges about twice as fast to a loss of about 0.5.": checks[2],
+        "With d = 10m it converges about three times as fast to it.": checks[10],
+    }
+    floor = {"With d = 10m the error floor is slightly higher.": floors}
+    claims = claims_of("Figure 3", statements) + claims_of("Section 5", floor)
     chart = Chart(
         "fig3",
         "lines",

@@ -9,10 +9,10 @@ import numpy as np
 from fedpick.paper.claims import (
     ABOUT,
     Check,
-    Claim,
     Met,
     above,
     accuracy,
+    claims_of,
     dot_with_spread,
     first,
     gain,
@@ -60,43 +60,29 @@ def _conclude(runs: ItemRuns, alpha: float, number: int) -> Outcome:
         ("", *published),
         tuple(_rows(results, published, seconds)),
     )
-    agree = Claim(
-        f"The accuracies of Table {number}.",
-        f"Table {number}",
-        tuple(_agrees(name, results[name], published[name]) for name in published),
-    )
-    order = Claim(
-        f"The order of the columns of Table {number} by accuracy.",
-        f"Table {number}",
-        tuple(_orders(results, published)),
-    )
-    ratios = Claim(
-        f"The ratios of R60 to that of {BASE}.",
-        f"Table {number}",
-        tuple(_ratio(name, results, published[name]) for name in published if name != BASE),
-    )
     points, factor = (5.0, 2.0) if alpha == 0.3 else (10.0, 1.0)
-    fewer = Claim(
-        "With a third of the clients, pow-d, cpow-d and rpow-d need "
-        + ("half the rounds to 60 %" if factor == 2 else "fewer rounds to 60 %")
-        + f" of rand with C = 0.1, and end {points:g} % higher.",
-        f"Table {number}",
-        tuple(
+    fewer = "half the rounds to 60 %" if factor == 2 else "fewer rounds to 60 %"
+    statements = {
+        f"The accuracies of Table {number}.": [_agrees(name, results[name], published[name]) for name in published],
+        f"The order of the columns of Table {number} by accuracy.": _orders(results, published),
+        f"The ratios of R60 to that of {BASE}.": [
+            _ratio(name, results, published[name]) for name in published if name != BASE
+        ],
+        f"With a third of the clients, pow-d, cpow-d and rpow-d need {fewer} of rand with C = 0.1, and end "
+        f"{points:g} % higher.": [
             check
             for name in POWER
             for check in (
                 _rounds_saved(name, results, factor),
                 gain(f"{name} over {BASE}", results[name], results[BASE], points),
             )
-        ),
-    )
-    faster = Claim(
-        f"t_comp of cpow-d and rpow-d with C = 0.03 is smaller than that of {BASE}, that of pow-d larger.",
-        f"Table {number}",
-        tuple(_quicker(name, seconds, name != POWER[0]) for name in POWER),
-    )
+        ],
+        f"t_comp of cpow-d and rpow-d with C = 0.03 is smaller than that of {BASE}, that of pow-d larger.": [
+            _quicker(name, seconds, name != POWER[0]) for name in POWER
+        ],
+    }
     return Outcome(
-        (agree, order, ratios, fewer, faster),
+        claims_of(f"Table {number}", statements),
         (_chart(results, published, alpha, number),),
         (ours, _costs(results)),
         (

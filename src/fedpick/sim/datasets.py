@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import platformdirs
 
 from fedpick.metrics import Numbers
 from fedpick.sim.federation import Federation, pixels
@@ -219,8 +220,7 @@ def find_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> 
 
 def fetch_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> Path:
     """Download those of the four official files that are not yet in the folder, or in the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedpick"
-    folder = Path(data if data is not None else cache) / "fashion-mnist"
+    folder = Path(data if data is not None else platformdirs.user_cache_path("fedpick")) / "fashion-mnist"
     for name in MD5:
         if not (folder / name).is_file():
             _download(f"{mirror}/{name}", folder / name, MD5[name])

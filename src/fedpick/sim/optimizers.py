@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import jax
 import jax.numpy as jnp
 import optax  # type: ignore[import-untyped]
 from jaxtyping import Array, Float, Int
@@ -96,7 +97,7 @@ class OptaxSchedule:
             ) from None
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
-        return jnp.asarray(getattr(optax.schedules, self.name)(**self.arguments)(t), jnp.float32)
+        return OwnSchedule(getattr(optax.schedules, self.name)(**self.arguments))(t)
 
 
 @pytree
@@ -110,4 +111,5 @@ class OwnSchedule:
     function: Callable[[Any], Any] = static()
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
-        return jnp.asarray(self.function(t), jnp.float32)
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats
+            return jnp.asarray(self.function(t), jnp.float32)

@@ -55,11 +55,10 @@ class RunStore:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        for name in ("runs", "findings", "under-way"):
-            try:
-                (self.folder / name).mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise ValueError(f"store: folder {str(folder)!r} cannot be written to ({error})") from None
+        try:
+            (self.folder / "runs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"store: folder {str(folder)!r} cannot be written to ({error})") from None
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -115,7 +114,7 @@ class RunStore:
             summary: Where it ended and what it cost, as plain data.
         """
         content = io.BytesIO()
-        np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(content, **arrays)
         files = {"result.npz": content.getvalue(), "summary.json": _json(dict(summary))}
         about = {"format": FORMAT, "identity": identity, **about, "versions": versions(*PACKAGES), "device": device()}
         about["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}

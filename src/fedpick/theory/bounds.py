@@ -45,13 +45,13 @@ class Constants:
 
     mu: float
     L: float
-    sigma: float
-    G: float
+    sigma: float = 0.0
+    G: float = 0.0
     tau: int
     m: int
     gamma: float
-    rho_bar: float
-    rho_tilde: float
+    rho_bar: float = 1.0
+    rho_tilde: float = 1.0
     distance: float
     excess: float
 
@@ -67,38 +67,16 @@ class Constants:
         require(self, "rho_tilde", self.rho_tilde, least, lambda x: (x >= self.rho_bar) & (x < np.inf))
 
     @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        start: ArrayLike,
-        *,
-        tau: int,
-        m: int,
-        sigma: float = 0.0,
-        G: float = 0.0,
-        rho_bar: float = 1.0,
-        rho_tilde: float = 1.0,
-    ) -> "Constants":
-        """The constants of a problem for runs that begin at ``start``; the defaults are those of no noise and no skew.
+    def of(cls, problem: Problem, start: ArrayLike, **others: Any) -> "Constants":
+        """Those of a problem and runs that begin at ``start``; ``others`` are tau, m and what is not the default.
 
         >>> from fedpick.theory import two_clients
         >>> Constants.of(two_clients(a=1.0, b=3.0), [1.0], tau=2, m=1).distance
         2.0
         """
         distance, excess = float(np.linalg.norm(np.asarray(start) - problem.optimum)), float(problem.excess(start))
-        return cls(
-            mu=problem.mu,
-            L=problem.L,
-            sigma=sigma,
-            G=G,
-            tau=tau,
-            m=m,
-            gamma=problem.gamma,
-            rho_bar=rho_bar,
-            rho_tilde=rho_tilde,
-            distance=distance,
-            excess=excess,
-        )
+        mu, L, gamma = problem.mu, problem.L, problem.gamma
+        return cls(mu=mu, L=L, gamma=gamma, distance=distance, excess=excess, **others)
 
 
 def solution_bias(*, mu: float, L: float, gamma: float, ratio: float) -> float:

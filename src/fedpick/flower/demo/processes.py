@@ -94,7 +94,7 @@ class Network:
         command = [_tool("flwr"), "run", str(app), "here", "--stream", "--run-config", chosen]
         pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         process = subprocess.Popen(command, env=self.environment, start_new_session=True, **pipes)
-        self.processes[f"run-{process.pid}"] = process  # type: ignore[assignment]
+        self.processes[f"run-{process.pid}"] = process
         return process
 
     def kill(self, name: str) -> None:

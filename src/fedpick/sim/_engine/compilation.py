@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
 from fedpick.sim._engine.runner import Chunk, Runs, Schedule, Tree
@@ -149,8 +150,7 @@ def keep_programs() -> None:
     named = os.environ.get("FEDPICK_CACHE")
     if getattr(jax.config, "jax_compilation_cache_dir", None) is not None or named == "":
         return
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedpick"
-    folder = Path(named or home) / "programs"
+    folder = Path(named or platformdirs.user_cache_path("fedpick")) / "programs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that cannot be written to: compile each time
