@@ -116,7 +116,11 @@ ROLES: dict[str, Mapping[str, Row | Strategy]] = {
 
 
 def strategy(name: str, **parameters: Any) -> Any:
-    """The strategy of this name, or of an address such as "my.module:Mine"; ``STRATEGIES`` is the table.
+    """The strategy of this name.
+
+    Args:
+        name: A name of ``STRATEGIES``, or an address such as "my.module:Mine".
+        **parameters: Its parameters, less those that the name fixes.
 
     >>> strategy("rpow-d", m=3, d=50)
     PowerOfChoice(m=3, d=50, loss='stale', score=LocalLoss(by_size=False))
@@ -125,7 +129,12 @@ def strategy(name: str, **parameters: Any) -> Any:
 
 
 def build(role: str, name: str, parameters: Mapping[str, Any]) -> Any:
-    """An object of a role by its name, with these parameters; unknown and missing ones are named.
+    """An object of a role by its name.
+
+    Args:
+        role: A key of ``ROLES``, such as "Partition".
+        name: A name of this role, or an address.
+        parameters: What the object is made with, less what the name fixes; an error names an unknown or missing one.
 
     >>> build("Partition", "iid", {"K": 3})
     IID(K=3, seed=0)
@@ -148,7 +157,11 @@ def build(role: str, name: str, parameters: Mapping[str, Any]) -> Any:
 
 
 def build_fitting(role: str, name: str, offered: Mapping[str, Any]) -> Any:
-    """The same with those of the offered parameters that it takes.
+    """``build`` with parameters that need not all fit.
+
+    Args:
+        role, name: As for ``build``.
+        offered: Parameters, of which those that the object takes are used.
 
     >>> build_fitting("Selector", "full", {"m": 3, "d": 6})
     Full()
@@ -158,7 +171,12 @@ def build_fitting(role: str, name: str, offered: Mapping[str, Any]) -> Any:
 
 
 def find(role: str, name: Any) -> Row | Strategy:
-    """The row of a name; for an address, a row of its own."""
+    """The row of a name; for an address, a row of its own.
+
+    Args:
+        role: A key of ``ROLES``.
+        name: A name of this role, or an address.
+    """
     rows = ROLES[role]
     if isinstance(name, str) and (name in rows or is_address(name)):
         return rows[name] if name in rows else Row(name)
@@ -168,6 +186,10 @@ def find(role: str, name: Any) -> Row | Strategy:
 
 def parameters_of(role: str, name: str) -> dict[str, inspect.Parameter]:
     """What an object of this name is made with, less what the name fixes.
+
+    Args:
+        role: A key of ``ROLES``.
+        name: A name of this role, or an address.
 
     >>> list(parameters_of("Selector", "adapow-d"))
     ['m', 'score', 'rounds', 'steps']
@@ -182,6 +204,10 @@ def parameters_of(role: str, name: str) -> dict[str, inspect.Parameter]:
 
 def name_of(role: str, value: Any) -> str:
     """The name of an object: the row whose class and fixed parameters it has, else the address of its class.
+
+    Args:
+        role: A key of ``ROLES``.
+        value: The object.
 
     >>> name_of("Selector", strategy("adapow-d", m=3, rounds=500))
     'adapow-d'
@@ -222,6 +248,10 @@ def load(address: str) -> Any:
 
 def nearest(name: Any, choices: Iterable[str]) -> str:
     """A "did you mean ...?" suffix, or "".
+
+    Args:
+        name: What was given.
+        choices: What is known.
 
     >>> nearest("powd", STRATEGIES)
     "; did you mean 'pow-d'?"
