@@ -126,7 +126,9 @@ def _task(task: str) -> Plain:
         return config.read_plain(task)
     if task.endswith(".npz"):
         return {**copy.deepcopy(OWN), "data": {"kind": "arrays", "path": task}}
-    rule = f"one of {', '.join(TASKS)}, a .toml file or an .npz file"
+    if task in registry.ROLES["Data"] or registry.is_address(task):
+        return {**copy.deepcopy(OWN), "data": {"kind": task}}
+    rule = f"one of {', '.join(TASKS)}, a .toml or .json file, or an .npz file"
     raise ValueError(f"compare: the task must be {rule}, got {task!r}{nearest(task, TASKS)}")
 
 
@@ -142,5 +144,4 @@ def _selectors(task: str, choices: Choices, base: Experiment) -> Iterator[Select
         for d in (choices.d or (min(2 * m, K),)) if "d" in takes else (None,):
             if d is not None and not m <= d <= K:
                 raise ValueError(f"compare: d must be at least m={m} and at most the {K} clients, got {d}")
-            offered = {"m": m, "d": d, "rounds": base.rounds, "steps": min(10, base.rounds)}
-            yield registry.build_fitting("Selector", name, offered)
+            yield registry.fitting_strategy(name, m=m, d=d, rounds=base.rounds)

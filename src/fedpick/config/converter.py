@@ -144,20 +144,13 @@ class _WrongValueError(ValueError):
     """A sentence about a value, to be put behind its path."""
 
 
-class _FieldError(ValueError):
-    """A field of a table that is missing or unknown, and a sentence about it."""
-
-    def __init__(self, field: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.field = field
-
-
 def _sentences(error: BaseException, path: str, owner: str) -> Iterable[str]:
     """What is wrong in words, each with the path of the field."""
     if isinstance(error, cattrs.ForbiddenExtraKeysError):
         fields = [field.name for field in dataclasses.fields(error.cl)]
         for extra in sorted(error.extra_fields):
-            yield f"{_join(path, extra)} {_unknown(extra, path or f'an {owner}', fields)}"
+            takes = f"{path or f'an {owner}'} takes {', '.join(fields) or 'nothing'}"
+            yield f"{_join(path, extra)} is unknown{nearest(extra, fields)}; {takes}"
     elif isinstance(error, cattrs.ClassValidationError | cattrs.IterableValidationError):
         noted, others = error.group_exceptions()
         for inner, note in noted:
@@ -166,19 +159,14 @@ def _sentences(error: BaseException, path: str, owner: str) -> Iterable[str]:
             yield from _sentences(inner, path, owner)
     elif isinstance(error, KeyError):
         yield f"{path} is missing"
-    elif isinstance(error, _FieldError):
-        yield f"{_join(path, error.field)} {error}"
+    elif isinstance(error, registry.ParameterError):
+        yield f"{_join(path, error.parameter)} {error.fault}"
     elif isinstance(error, _WrongValueError):
         yield f"{path} {error}"
     elif isinstance(error, TypeError):
         yield f"{path} must be a list"
     else:
         yield f"{error} (in {path})" if path else str(error).removeprefix(f"{owner}: ")
-
-
-def _unknown(name: str, owner: str, choices: Iterable[str]) -> str:
-    choices = list(choices)
-    return f"is unknown{nearest(name, choices)}; {owner} takes {', '.join(choices) or 'nothing'}"
 
 
 def _join(path: str, part: Any) -> str:
@@ -223,19 +211,7 @@ def _read_role(value: Any, annotation: Any) -> Any:
     name, rows = fields.pop("kind"), registry.ROLES[role]
     if name not in rows and not registry.is_address(name):
         raise _WrongValueError(f"must have a kind among {', '.join(rows)}, got {name!r}{nearest(name, rows)}")
-    row, parameters = registry.find(role, name), registry.parameters_of(role, name)
-    for field in fields:
-        if field not in parameters:
-            raise _FieldError(field, _unknown(field, name, parameters))
-    for field, spec in parameters.items():
-        if field not in fields and spec.default is spec.empty:
-            raise _FieldError(field, f"is missing; {name} takes {', '.join(parameters)}")
-    for field, fixed in row.fixed.items():
-        if registry.is_address(fixed):
-            kind = registry.load(fixed)
-            fixed = _CONVERTER.structure({part: fields.pop(part) for part in types_of(kind) if part in fields}, kind)
-        fields[field] = fixed
-    return _CONVERTER.structure(fields, registry.load(row.address))
+    return registry.build(role, name, fields, make=lambda kind, given: _CONVERTER.structure(given, kind))
 
 
 def _read_union(value: Any, annotation: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, traffic
+from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, is_accuracy, traffic
 from fedpick.report import Chart, picture, table, to_altair
 from fedpick.results.export import to_frame, write_csv, write_parquet
 from fedpick.results.plot import Curve, chart
@@ -99,7 +99,7 @@ class Result:
 
     def _first(self, metric: str, target: float) -> Numbers:
         values = self.metric(metric)
-        reached = values >= target if "accuracy" in metric else values <= target
+        reached = values >= target if is_accuracy(metric) else values <= target
         return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
 
     @property

@@ -220,7 +220,8 @@ def find_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> 
 
 def fetch_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> Path:
     """Download those of the four official files that are not yet in the folder, or in the user's cache."""
-    folder = Path(data if data is not None else platformdirs.user_cache_path("fedpick")) / "fashion-mnist"
+    given = data or os.environ.get("FEDPICK_DATA") or platformdirs.user_cache_path("fedpick")
+    folder = Path(given) / "fashion-mnist"
     for name in MD5:
         if not (folder / name).is_file():
             _download(f"{mirror}/{name}", folder / name, MD5[name])
