@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real, UInt
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
 
 from fedpick.validation import known, owner_name
 
@@ -133,7 +133,7 @@ def round_keys(seed: int | Int[Array, ""], t: int | Int[Array, ""]) -> RoundKeys
 
 
 @jax.jit  # one program in a plain Python loop over rounds
-def _round_keys(seed: UInt[Array, "2"], t: Int[Array, ""]) -> RoundKeys:
+def _round_keys(seed: Any, t: Any) -> RoundKeys:
     key = jax.random.fold_in(_key(seed), t)
     return RoundKeys(*(jax.random.fold_in(key, purpose) for purpose in range(len(RoundKeys._fields))))
 
@@ -231,15 +231,16 @@ def seat_key(key: PRNGKeyArray, seat: int | Int[Array, ""], client: int | Int[Ar
     return jax.random.fold_in(client_key(key, client), seat)
 
 
-def _seed_words(seed: Any) -> UInt[Array, "2"]:
+def _seed_words(seed: Any) -> Any:
+    """The high and the low word of a seed, UInt[2] of NumPy or JAX."""
     seed = _whole("seed", seed, 2**64)
     if isinstance(seed, int):
-        return np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)  # type: ignore[return-value]
+        return np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)
     wide = seed.dtype.itemsize == 8
     return jnp.stack([(seed >> 32).astype(jnp.uint32) if wide else jnp.uint32(0), seed.astype(jnp.uint32)])
 
 
-def _key(words: UInt[Array, "2"]) -> PRNGKeyArray:
+def _key(words: Any) -> PRNGKeyArray:
     key: PRNGKeyArray = jax.random.wrap_key_data(words, impl="threefry2x32")
     return key
 

@@ -242,7 +242,7 @@ def _nth_smallest(order: UInt[Array, " K"], n: Int[Array, ""]) -> UInt[Array, ""
     if order.shape[0] <= FEW:
         return jnp.where(n > 0, jnp.sort(order)[jnp.maximum(n, 1) - 1], jnp.uint32(0))
 
-    def step(i: Int[Array, ""], border: UInt[Array, ""]) -> UInt[Array, ""]:
+    def step(i: int | Int[Array, ""], border: UInt[Array, ""]) -> UInt[Array, ""]:
         higher = border | (jnp.uint32(1 << 31) >> jnp.asarray(i, jnp.uint32))
         return jnp.where(_count(order < higher) < n, higher, border)
 

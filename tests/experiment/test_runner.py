@@ -210,7 +210,7 @@ def start(folder, data, hold=10**9):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_for_real_it_goes_on(how, tmp_path):
-    data = plain("rounds=3000", "metrics.every=10")
+    data = plain("rounds=600", "metrics.every=10")
     with start(tmp_path / "a", data, hold=200) as process:
         for line in process.stdout:
             if int(line) >= 200:
@@ -225,7 +225,7 @@ def test_killed_for_real_it_goes_on(how, tmp_path):
 
 
 def test_two_at_once_in_one_folder(tmp_path):
-    data = plain("rounds=2000", "metrics.every=10", "selector.d=[3, 4]")
+    data = plain("rounds=500", "metrics.every=10", "selector.d=[3, 4]")
     processes = [start(tmp_path, data) for _ in range(2)]
     answers = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], answers
@@ -233,7 +233,7 @@ def test_two_at_once_in_one_folder(tmp_path):
     assert outputs[0][0] == 0  # the second found everything done
     assert "another fedpick is at work" in outputs[0][1]
     for experiment in from_plain(data):
-        assert load_results(experiment, RunStore(tmp_path)).rounds == 2000
+        assert load_results(experiment, RunStore(tmp_path)).rounds == 500
 
 
 def test_the_example_with_own_data_runs(tmp_path):

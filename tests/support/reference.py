@@ -3,6 +3,7 @@
 from math import isqrt
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedpick import AFL, Full, PowerOfChoice, Rand, Uniform, init_key, round_keys, sampling, seat_key
@@ -44,7 +45,8 @@ def with_replacement(key, weight, m):
 def propose(selector, key, memory, size, there):
     if not isinstance(selector, PowerOfChoice):
         return [k for k in range(len(size)) if there[k]]
-    d = selector.d if isinstance(selector.d, int) else int(selector.d(np.int32(memory["round"]), len(size), selector.m))
+    t = jnp.int32(memory["round"])
+    d = selector.d if isinstance(selector.d, int) else int(selector.d(t, len(size), selector.m))
     return first(arrive(key, np.where(there, size, 0)), d)
 
 
@@ -65,7 +67,7 @@ def select(selector, key, memory, size, candidates, losses):
         return [(k, weight[k] / weight.sum() * n / len(seats)) for k in seats]
     elif isinstance(selector, PowerOfChoice):
         value = memory["loss"] if selector.loss == "stale" else losses
-        score = selector.score(np.asarray(value, np.float32), np.asarray(size, np.float32))
+        score = np.asarray(selector.score(jnp.asarray(value, jnp.float32), jnp.asarray(size, jnp.float32)))
         seats = highest(key, np.asarray(score), [k for k in candidates if not np.isnan(score[k])], selector.m)
     elif isinstance(selector, AFL):
         cut, softmax, uniform = jax.random.split(key, 3)

@@ -572,3 +572,11 @@ def test_a_wrong_option_is_one_sentence_and_exit_code_1():
     assert done.exit_code == 1
     assert "d must be at least m=3, got 2" in done.output
     assert "Traceback" not in done.output
+
+
+def test_a_search_whose_lowest_value_lies_at_infinity_ends():
+    problem = two_clients(1.0, 3.0, (0.75, 0.25))
+    found = skews(Rand(m=1), problem, random_points(problem, 10, 150.0, seed=0), refine=3)
+    assert found.points < 10 + 3 * 300 * 64 * 2
+    done = CliRunner().invoke(app, ["theory", "two-clients", "--points", "10", "--refine", "1"])
+    assert done.exit_code == 0, done.output

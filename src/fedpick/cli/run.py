@@ -116,7 +116,7 @@ def _show(experiments: Any, found: Any) -> None:
     from rich.table import Table
 
     from fedpick.experiment import names
-    from fedpick.results import confidence
+    from fedpick.results import Spread, confidence
 
     target = experiments[0].metrics
     seeds = max(len(result.runs) for result in found)
@@ -137,7 +137,7 @@ def _show(experiments: Any, found: Any) -> None:
         ends = {metric: result.metric(metric)[:, -1] for metric in ("loss", "test_accuracy", "worst_loss")}
         cells = [
             f"{ends['loss'].mean():.4g}",
-            _accuracy(100 * ends["test_accuracy"]),
+            f"{Spread.of(100 * ends['test_accuracy']):.1f}",
             f"{ends['worst_loss'].mean():.4g}",
             f"{np.mean(sent):.4g}",
         ]
@@ -146,9 +146,3 @@ def _show(experiments: Any, found: Any) -> None:
             cells.append(f"{middle:.0f} [{low:.0f}, {high:.0f}]")
         table.add_row(name, *cells)
     console().print(table)
-
-
-def _accuracy(percent: Any) -> str:
-    """With one standard deviation over the seeds; a dash where there is no test set."""
-    mean = f"{percent.mean():.1f}"
-    return "-" if mean == "nan" else f"{mean} ± {percent.std(ddof=1):.1f}" if len(percent) > 1 else mean

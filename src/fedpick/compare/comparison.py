@@ -1,4 +1,4 @@
-"""What came of a comparison: where each strategy stands, and one sentence that says who wins and how sure that is."""
+"""A comparison of strategies: a summary of each, and one sentence that says who wins and how sure that is."""
 
 import functools
 from dataclasses import dataclass
@@ -8,30 +8,16 @@ import numpy as np
 
 from fedpick.compare.verdict import SURE, in_words
 from fedpick.metrics import METRICS, Numbers
-from fedpick.results import Interval, Result, confidence, interval
+from fedpick.results import Interval, Result, Spread, confidence, interval
 from fedpick.validation import one_of, require
-
-LARGE = 1e4  # above this, decimals are noise
-
-
-class Spread(NamedTuple):
-    """A mean over seeds and the standard deviation; NaN of a single seed."""
-
-    mean: float
-    deviation: float
-
-    def shown(self, digits: int = 3, factor: float = 1.0) -> str:
-        """Such as 0.489 ± 0.012; a dash where it is not known."""
-        if not np.isfinite(self.mean):
-            return "-" if np.isnan(self.mean) else "inf"
-        form = f".{digits}f" if abs(factor * self.mean) < LARGE else ".4g"
-        text = f"{factor * self.mean:{form}}"
-        return text if np.isnan(self.deviation) else f"{text} ± {factor * self.deviation:{form}}"
 
 
 class StrategySummary(NamedTuple):
-    """One strategy: rounds to the target (median and interval), how many times fewer than the baseline's (paired over
-    seeds; ``bound`` is "at least" or "at most" where some runs do not get there), where it ends, and what it costs."""
+    """One strategy: rounds to the target, speed-up over the baseline, final metrics, and costs.
+
+    ``rounds`` is a median with its interval; ``speed_up`` is paired over seeds, and ``bound`` is "at least" or
+    "at most" where some runs do not reach the target.
+    """
 
     name: str
     seeds: int
@@ -191,8 +177,8 @@ class Comparison:
             rounds=confidence(rounds),
             speed_up=None if name == self.baseline else self.speed_up(name),
             bound=self.bound(name),
-            loss=_spread(result.metric("loss")[:, -1]),
-            accuracy=_spread(result.metric("test_accuracy")[:, -1]),
+            loss=Spread.of(result.metric("loss")[:, -1]),
+            accuracy=Spread.of(result.metric("test_accuracy")[:, -1]),
             worst_loss=float(result.metric("worst_loss")[:, -1].mean()),
             messages=float(costs["messages"].mean()),
             megabytes=float(traffic.mean()),
@@ -227,10 +213,6 @@ def _spent(costs: Numbers, rounds: Numbers) -> float:
     total = np.concatenate([np.zeros((len(costs), 1)), costs.cumsum(axis=1)], axis=1)
     spent = [total[run, int(n)] if np.isfinite(n) else np.inf for run, n in enumerate(rounds)]
     return confidence(spent)[0]
-
-
-def _spread(values: Numbers) -> Spread:
-    return Spread(float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else float("nan"))
 
 
 def _plain(value: Any) -> Any:

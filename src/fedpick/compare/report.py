@@ -15,11 +15,12 @@ from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain, load_results, names, result_of
 from fedpick.protocol import Selector
 from fedpick.report import code, figure, heading, page, paragraph, table
-from fedpick.results import Result, concatenate
+from fedpick.results import Result, Spread, concatenate
 from fedpick.sim import Summary
 from fedpick.storage import Provenance, RunStore, StoredRun, write_atomic
 
 FORMAT = 2  # of summary.json
+LARGE = 1e4  # above this, decimals are noise
 TITLE = "Which clients to train on"
 SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
 NOTES = (
@@ -59,8 +60,8 @@ COLUMNS = (
     Column("strategy", lambda one: one.name),
     Column("rounds to\ntarget [95 %]", _rounds),
     Column("speed-up\n[95 %]", _speed_up),
-    Column("final\nloss", lambda one: one.loss.shown()),
-    Column("accuracy,\n%", lambda one: one.accuracy.shown(1, 100)),
+    Column("final\nloss", lambda one: f"{one.loss:{'.3f' if abs(one.loss.mean) < LARGE else '.4g'}}"),
+    Column("accuracy,\n%", lambda one: f"{Spread(*(100 * number for number in one.accuracy)):.1f}"),
     Column("worst\nclient's loss", lambda one: f"{one.worst_loss:.3g}"),
     Column("messages\na round", lambda one: f"{one.messages:.3g}", cost=True),
     Column("MB a\nround", lambda one: f"{one.megabytes:.3g}", cost=True),

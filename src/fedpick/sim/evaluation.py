@@ -200,7 +200,7 @@ def _part(federation: Federation) -> int:
 
 def _samples(
     federation: Federation, client: Int[Array, " n"], nth: Int[Array, " n"], size: int
-) -> tuple[Int[Array, " n*size"], Bool[Array, "n size"]]:
+) -> tuple[Int[Array, " samples"], Bool[Array, "n size"]]:
     """The indices of the samples in the nth part of each client, and which of them are not beyond its last."""
     place = (nth * size)[:, None] + jnp.arange(size, dtype=jnp.int32)[None, :]
     real = place < federation.count[client][:, None]

@@ -69,7 +69,7 @@ class Local:
                 gradient = jax.tree.map(lambda g, x, factor=factor: g + factor * x, gradient, away)
         return gradient
 
-    def samples(self, count: Int[Array, ""]) -> Int[Array, ""]:
+    def samples(self, count: Int[Array, "..."]) -> Int[Array, "..."]:
         """How many samples a client of ``count`` processes in tau steps."""
         if self.batches == "replace":
             return jnp.full_like(count, self.tau * self.b)
@@ -153,7 +153,7 @@ def distinct(
 
 
 def _slot_by_slot(drawn: Int[Array, "tau b"], last: Int[Array, " b"]) -> Int[Array, "tau b"]:
-    def choose(i: Int[Array, ""], chosen: Int[Array, "tau b"]) -> Int[Array, "tau b"]:
+    def choose(i: int | Int[Array, ""], chosen: Int[Array, "tau b"]) -> Int[Array, "tau b"]:
         taken = jnp.any(chosen == drawn[:, i][:, None], axis=1)
         return chosen.at[:, i].set(jnp.where(taken, last[i], drawn[:, i]))
 

@@ -16,6 +16,8 @@ from fedpick.theory.problem import Problem
 from fedpick.theory.selection_probability import Method, Seats, expected_seats, monte_carlo_weights
 from fedpick.validation import natural, one_of, require
 
+LONGEST_SEARCH = 300  # steps of a random search
+
 
 class Skew(NamedTuple):
     """A selection skew and its error: a numerical bound of an exact method, a standard error of Monte-Carlo."""
@@ -257,7 +259,9 @@ def _search(
     """The lowest value of a random search, in steps from a quarter of the reach to a thousandth; and its cost."""
     rng = np.random.default_rng(seed)
     best, lowest, step, evaluated = start, float(value(start[None])[0]), 0.25, 1
-    while step > 1e-3:
+    for _ in range(LONGEST_SEARCH):  # the lowest value may lie at infinity
+        if step < 1e-3:
+            break
         trial = best + step * (reach + 1e-9) * rng.normal(size=(at_once, len(start)))
         values = value(trial)
         evaluated += at_once

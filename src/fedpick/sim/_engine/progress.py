@@ -19,6 +19,7 @@ class Bar:
     def __init__(self, total: int, done: int = 0, show: bool | None = None) -> None:
         self.total, self.done, self.show, self.text = total, done, show, ""
         self.began = self.printed = time.monotonic()
+        self.terminal = sys.stderr.isatty()  # asked once: while the bar is shown, it stands in for stderr
         self.bar: Any = None
 
     def __enter__(self) -> "Bar":
@@ -26,12 +27,12 @@ class Bar:
 
     def update(self, done: int, losses: Any = None) -> None:
         """Show the number of rounds done, and the mean of the runs' losses."""
-        now, terminal = time.monotonic(), sys.stderr.isatty()
+        now = time.monotonic()
         if losses is not None:
             self.text = f"loss {float(np.mean(losses)):.4g}"
-        if self.show is False or (self.show is None and not terminal):
+        if self.show is False or (self.show is None and not self.terminal):
             return
-        if terminal:
+        if self.terminal:
             if self.bar is None and (self.show or now - self.began > 2):
                 self.bar = self._start()
             if self.bar is not None:
