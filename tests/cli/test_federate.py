@@ -58,7 +58,7 @@ def stand_ins(tmp_path, monkeypatch):
             filled = text.format(**values) if name != "flower-supernode" else text
             path.write_text(f"#!{sys.executable}\n{filled}")
             path.chmod(0o755)
-        monkeypatch.setattr(module, "_bin", lambda: str(tmp_path / "bin"))
+        monkeypatch.setattr(module, "_path", lambda: f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
 
     return make
 
@@ -137,8 +137,7 @@ def test_a_process_that_ignores_a_polite_end_is_killed(tmp_path, stand_ins):
 
 
 def test_without_flwr_it_says_how_to_get_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_bin", lambda: str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(module, "_path", lambda: str(tmp_path))
     with pytest.raises(ModuleNotFoundError, match=r"needs flwr; install it with pip install 'fedpick\[flower\]'"):
         Network(tmp_path / "net")
 

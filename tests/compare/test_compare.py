@@ -310,6 +310,24 @@ def test_a_schedule_of_d_has_a_name():
     assert names([e.to_plain() for e in experiments("synthetic", chosen)]) == ("rand", "adapow-d")
 
 
+def test_a_report_with_another_target_is_of_the_same_comparison(tmp_path):
+    out = tmp_path / "out"
+    assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0
+    assert fedpick("compare", *SMALL, "--set", "data.K=12", "-o", out, "-q").exit_code == 0  # more runs in the folder
+    before = json.loads((out / "summary.json").read_text())
+    loss = 2 * before["target"]["value"]
+    assert fedpick("report", out, "--target", loss).exit_code == 0
+    after = json.loads((out / "summary.json").read_text())
+    assert after["names"] == before["names"] == ["rand", "pow-d"]
+    assert after["target"] == {"metric": "loss", "value": loss}
+    assert after["experiments"] == before["experiments"]
+    assert fedpick("report", out, "--metric", "worst_loss", "--target", 2 * loss).exit_code == 0
+    assert json.loads((out / "summary.json").read_text())["target"] == {"metric": "worst_loss", "value": 2 * loss}
+    refused = fedpick("report", out, "--metric", "test_loss")
+    assert refused.exit_code == 1
+    assert "must come with a target" in refused.stderr
+
+
 def test_a_report_names_the_run_that_is_broken_and_not_the_summary(tmp_path):
     out = tmp_path / "out"
     assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0

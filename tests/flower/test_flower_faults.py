@@ -15,7 +15,7 @@ from support.fake_grid import FakeGrid, named_app, only, plain_app, raising, say
 
 from fedpick import PowerOfChoice, Rand, Uniform, pytree, static
 from fedpick.flower import Selecting, SelectingMixin
-from fedpick.flower.options import Options
+from fedpick.flower.selection import Options
 
 POLL, TRAIN = "query.loss", "train"
 

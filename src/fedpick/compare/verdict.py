@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fedpick.metrics import Numbers
+from fedpick.metrics import Numbers, is_accuracy
 from fedpick.results import Interval, Result, confidence, interval
 
 SURE = 0.95
@@ -98,7 +98,7 @@ def _by_end(compared: Contest, others: list[str]) -> str:
     """Where no run reaches the target."""
     base, metric = compared.baseline, compared.metric
     ends = {name: compared.of(name).metric(metric)[:, -1] for name in compared.names}
-    best = (max if "accuracy" in metric else min)(compared.names, key=lambda name: ends[name].mean())
+    best = (max if is_accuracy(metric) else min)(compared.names, key=lambda name: ends[name].mean())
     words = f"No run reaches {compared.goal} in {compared.of(base).rounds} rounds"
     if best == base:
         return f"{words}; {base} ends nearest to it."

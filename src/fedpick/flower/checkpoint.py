@@ -1,41 +1,112 @@
-"""What a server keeps on disk: its state, to resume from, and the history, as a store of simulations has it.
+"""What a server keeps: its state, to resume from, and its history, as a store of simulations has it.
 
 folder/state/round-*.state     the last two states
 folder/runs/<identity>/        the history
+
+A federation does not know all that a simulation knows; what it does not know is NaN. ``loss`` and the metrics over
+clients come from Flower's evaluation on clients, ``test_loss`` and ``test_accuracy`` from the server's ``evaluate_fn``.
 """
 
 import hashlib
 import logging
+import math
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Message, MetricRecord
 from numpy.typing import NDArray
 
 from fedpick.config import unstructure
 from fedpick.flower.clients import ClientTable
-from fedpick.flower.history import History
-from fedpick.flower.options import Options
+from fedpick.metrics import METRICS, OVER_CLIENTS, traffic
 from fedpick.protocol import Selector
 from fedpick.storage import ForeignStateError, RunStore, State, StateError, load_state, save_state
 
 LOG = logging.getLogger("flwr.fedpick")
 WHAT, KEPT = "Selecting: state", 2
+COUNTS = ("available", "polled", "trained", "returned")
+COSTS = ("poll_samples", "train_samples", "seconds")
 
 
-class ServerState(NamedTuple):
+class Row(NamedTuple):
+    """One round. Seats that did not return have client -1 and weight 0."""
+
+    clients: list[int]
+    weights: list[float]
+    train_loss: float
+    available: int
+    polled: int
+    trained: int
+    returned: int
+    poll_samples: float
+    train_samples: float
+    seconds: float
+
+
+@dataclass
+class History:
+    """The rounds that were played (``rows``), and what was measured after which of them (``measured``).
+
+    >>> history = History()
+    >>> history.measure({"test_loss": 0.5})
+    >>> history.summary(model_bytes=100)["final"]["test_loss"]
+    0.5
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    measured: dict[int, dict[str, float]] = field(default_factory=dict)  # rounds played -> metric -> value
+
+    def measure(self, values: Mapping[str, float]) -> None:
+        """Enter metrics that were measured after the rounds played so far."""
+        self.measured.setdefault(len(self.rows), {}).update(values)
+
+    def to_arrays(self, share: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Named arrays as in a stored result, with the share of data p_k of each client."""
+        rounds, seats = len(self.rows), max((len(row.clients) for row in self.rows), default=0)
+        clients, weights = np.full((rounds, seats), -1, np.int32), np.zeros((rounds, seats), np.float32)
+        for t, row in enumerate(self.rows):
+            clients[t, : len(row.clients)], weights[t, : len(row.weights)] = row.clients, row.weights
+        found: dict[str, NDArray[Any]] = {"share": share.astype(np.float32), "evaluated": np.arange(rounds + 1)}
+        for name in METRICS:
+            values = [self.measured.get(t, {}).get(name, math.nan) for t in range(rounds + 1)]
+            found[f"metrics/{name}"] = np.asarray(values, np.float32)
+        found |= {"records/clients": clients, "records/weights": weights}
+        for name in ("train_loss", *COUNTS, *COSTS):
+            kind = np.int32 if name in COUNTS else np.float32
+            found[f"records/{name}"] = np.asarray([getattr(row, name) for row in self.rows], kind)
+        return found
+
+    def summary(self, model_bytes: int) -> dict[str, Any]:
+        """The last value of each metric and the total costs; None where unknown."""
+        final: dict[str, float | None] = dict.fromkeys(METRICS)
+        for _, values in sorted(self.measured.items()):
+            final |= {name: _finite(value) for name, value in values.items()}
+        polled, trained, returned = (sum(getattr(row, name) for row in self.rows) for name in COUNTS[1:])
+        costs = {name: _finite(math.fsum(getattr(row, name) for row in self.rows)) for name in COSTS}
+        costs = {**traffic(polled, trained, returned, model_bytes), **costs}
+        return {"rounds": len(self.rows), "final": final, "costs": costs}
+
+
+@dataclass
+class ServerState:
     """All that a server remembers between rounds."""
 
-    rounds: int  # played so far
     arrays: ArrayRecord  # the model
     clients: ClientTable
     history: History
-    memory: Any  # the selector's; None before the first round
-    wrapped: dict[str, NDArray[Any]]  # the wrapped strategy's memory
+    memory: Any = None  # the selector's; None before the first round
+    wrapped: dict[str, NDArray[Any]] = field(default_factory=dict)  # the wrapped strategy's, when it was saved
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds played."""
+        return len(self.history.rows)
 
     def to_state(self) -> State:
         """As facts and named arrays."""
@@ -46,8 +117,8 @@ class ServerState(NamedTuple):
             "strategy": self.wrapped,
         }
         arrays = {f"{group}/{name}": values for group, named in groups.items() for name, values in named.items()}
-        facts = {"rounds": self.rounds, "names": list(self.arrays), "identities": self.clients.identities}
-        return State({**facts, "history": self.history.to_plain()}, arrays)
+        facts = {"names": list(self.arrays), "identities": self.clients.identities}
+        return State({**facts, "rows": self.history.rows, "measured": list(self.history.measured.items())}, arrays)
 
     @classmethod
     def from_state(cls, state: State, selector: Selector[Any]) -> "ServerState":
@@ -61,10 +132,9 @@ class ServerState(NamedTuple):
         clients = ClientTable.from_columns(facts["identities"], group("clients"))
         first, structure = jax.tree.flatten(selector.init(len(clients)))
         return cls(
-            int(facts["rounds"]),
             ArrayRecord({name: Array(model[name]) for name in facts["names"]}),
             clients,
-            History.from_plain(facts["history"]),
+            History([Row(*row) for row in facts["rows"]], dict(facts["measured"])),
             jax.tree.unflatten(structure, [jnp.asarray(leaves[str(i)]) for i in range(len(first))]),
             group("strategy"),
         )
@@ -75,15 +145,16 @@ class Checkpointer(NamedTuple):
 
     folder: Path
     selector: Selector[Any]
-    options: Options
+    seed: int
+    num_clients: int | None  # as expected
     strategies: list[str]  # the classes of the wrapped strategy, the outermost first
     shapes: dict[str, tuple[int, ...]]  # of the model
 
     @property
     def owner(self) -> str:
         """All that must be the same for a state to be resumed."""
-        number = self.options.clients or "any number of"
-        text = f"{self.selector!r}, seed {self.options.seed}, {number} clients, {self.strategies}, model {self.shapes}"
+        number = self.num_clients or "any number of"
+        text = f"{self.selector!r}, seed {self.seed}, {number} clients, {self.strategies}, model {self.shapes}"
         return re.sub(r" at 0x[0-9a-f]+", "", text)
 
     def save(self, state: ServerState) -> None:
@@ -92,16 +163,16 @@ class Checkpointer(NamedTuple):
         save_state(path, state.to_state(), owner=self.owner, what=WHAT)
         for old in self._paths()[:-KEPT]:
             old.unlink(missing_ok=True)
-        size, seed = state.clients.sizes(), self.options.seed
+        size = state.clients.sizes()
         model_bytes = sum(array.numpy().nbytes for array in state.arrays.values())
         experiment = {
             "name": f"Flower, {' of '.join(self.strategies)}",
             "selector": _describe(self.selector),
             "rounds": state.rounds,
-            "seeds": [seed],
+            "seeds": [self.seed],
         }
         about = {
-            "seed": seed,
+            "seed": self.seed,
             "experiment": experiment,
             "clients": state.clients.identities,
             "model_bytes": model_bytes,
@@ -140,3 +211,29 @@ def _describe(selector: Selector[Any]) -> dict[str, Any]:
         return dict(unstructure(selector, "Selector"))
     except ValueError:
         return {"kind": type(selector).__qualname__, "text": repr(selector)}
+
+
+def client_metrics(replies: Sequence[Message], weights: Sequence[float]) -> dict[str, float]:
+    """The metrics over clients; ``loss`` is weighted, in all others each client counts once."""
+    records = [next(iter(reply.content.metric_records.values())) for reply in replies]
+    loss, accuracy = (np.array([_find(record, word) for record in records]) for word in ("loss", "acc"))
+    values = {"loss": loss, "accuracy": accuracy}
+    over_clients = {name: float(function(values[measured])) for name, (measured, function) in OVER_CLIENTS.items()}
+    return {"loss": float(np.average(loss, weights=weights)), **over_clients}
+
+
+def server_metrics(record: MetricRecord) -> dict[str, float]:
+    """The metrics that the server's own evaluation gives."""
+    return {"test_loss": _find(record, "loss"), "test_accuracy": _find(record, "acc")}
+
+
+def _find(metrics: Mapping[str, Any], word: str) -> float:
+    """The first number whose name contains this word, such as eval_loss; NaN where there is none."""
+    for key, value in metrics.items():
+        if word in key.lower() and isinstance(value, int | float):
+            return float(value)
+    return math.nan
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

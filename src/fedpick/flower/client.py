@@ -59,11 +59,18 @@ def numpy_loss(losses: Losses, loader: Iterable[tuple[Any, Any]], batch: int | N
     >>> numpy_loss(lambda x, y: (x - y) ** 2, [(np.array([1.0, 2.0]), np.array([0.0, 0.0])), (np.ones(1), np.ones(1))])
     1.6666666666666667
     """
+    limit = None if batch is None else natural("client", "batch", batch)
     total, number = 0.0, 0
-    for x, y in _first(loader, batch):
+    for x, y in loader:
+        if limit is not None:
+            x, y = x[: limit - number], y[: limit - number]
         total += float(np.asarray(losses(x, y), np.float64).sum())
         number += len(y)
-    return _mean(total, number)
+        if number == limit:
+            break
+    if number == 0:
+        raise ValueError("client: loader must give at least 1 sample, got none")
+    return total / number
 
 
 def torch_loss(
@@ -85,18 +92,18 @@ def torch_loss(
     """
     torch: Any = importlib.import_module("torch")
     criterion = torch.nn.functional.cross_entropy if criterion is None else criterion
+
+    def total(x: Any, y: Any) -> float:
+        x, y = (x, y) if device is None else (x.to(device), y.to(device))
+        return float(criterion(model(x), y)) * len(y)
+
     training = model.training
     model.eval()
-    total, number = 0.0, 0
     try:
         with torch.no_grad():
-            for x, y in _first(loader, batch):
-                x, y = (x, y) if device is None else (x.to(device), y.to(device))
-                total += float(criterion(model(x), y)) * len(y)
-                number += len(y)
+            return numpy_loss(total, loader, batch)
     finally:
         model.train(training)
-    return _mean(total, number)
 
 
 def jax_loss(
@@ -117,22 +124,3 @@ def jax_loss(
 
     compiled = jax.jit(losses)
     return numpy_loss(lambda x, y: compiled(params, x, y), loader, batch)
-
-
-def _first(loader: Iterable[tuple[Any, Any]], batch: int | None) -> Iterable[tuple[Any, Any]]:
-    """The loader's (x, y), cut after ``batch`` samples."""
-    if batch is None:
-        yield from loader
-        return
-    left = natural("client", "batch", batch)
-    for x, y in loader:
-        yield x[:left], y[:left]
-        left -= len(y)
-        if left <= 0:
-            return
-
-
-def _mean(total: float, number: int) -> float:
-    if number == 0:
-        raise ValueError("client: loader must give at least 1 sample, got none")
-    return total / number

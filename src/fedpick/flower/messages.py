@@ -3,6 +3,7 @@
 A reply that is an error, silent, NaN or lacks a key counts as no answer.
 """
 
+import logging
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
+LOG = logging.getLogger("flwr.fedpick")  # below Flower's own logger: its handlers and its level apply
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two pulls
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -62,67 +64,52 @@ class FilteredGrid(Grid):
         self.grid, self.nodes = grid, nodes
 
     def get_node_ids(self) -> Iterable[int]:
-        """The nodes that it lists."""
         return self.grid.get_node_ids() if self.nodes is None else list(self.nodes)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Send messages and wait for the replies."""
         return [reply for reply in exchange(self.grid, list(messages), timeout) if reply is not None]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages, by the grid behind."""
         return self.grid.push_messages(list(messages))
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Pull replies, by the grid behind."""
         return self.grid.pull_messages(message_ids)
 
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        """Make a message, by the grid behind."""
-        return self.grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+    def create_message(self, *args: Any, **options: Any) -> Message:
+        return self.grid.create_message(*args, **options)
 
     def set_run(self, run: Any) -> None:
-        """Set the run of the grid behind."""
         self.grid.set_run(run)
 
     @property
     def run(self) -> Any:
-        """The run of the grid behind."""
         return self.grid.run
 
 
 def read_metric(reply: Message | None, key: str) -> float:
-    """A number from the metrics of a reply; NaN where there is no such number."""
-    if reply is None or not reply.has_content():
-        return math.nan
-    for record in reply.content.metric_records.values():
-        value = record.get(key)
-        if isinstance(value, int | float):
-            try:
-                return float(value)
-            except OverflowError:
-                return math.nan
+    """A number from the metrics of a reply; NaN where there is none that float32 can hold."""
+    if reply is not None and reply.has_content():
+        for record in reply.content.metric_records.values():
+            value = record.get(key)
+            if isinstance(value, int | float):
+                return float(value) if abs(value) <= LARGEST else math.nan
     return math.nan
 
 
 def read_loss(reply: Message | None, key: str, bounds: tuple[float, float]) -> float:
-    """A loss from a reply; NaN unless float32 can hold it and it lies within the bounds."""
+    """A loss from a reply; NaN unless it lies within the bounds."""
     value = read_metric(reply, key)
-    return value if abs(value) <= LARGEST and bounds[0] <= value <= bounds[1] else math.nan
+    return value if bounds[0] <= value <= bounds[1] else math.nan
 
 
-def read_size(reply: Message | None) -> float:
+def read_size(reply: Message) -> float:
     """num-examples from a reply; NaN unless it is 0 or between 1e-30 and 1e30."""
     value = read_metric(reply, "num-examples")
     return value if value == 0 or 1e-30 <= value <= 1e30 else math.nan
 
 
-def read_identity(reply: Message | None) -> str | None:
+def read_identity(reply: Message) -> str | None:
     """The stable identity that a node reports: a name (in a ConfigRecord) or its partition-id (a metric)."""
-    if reply is None or not reply.has_content():
-        return None
     for record in reply.content.config_records.values():
         if isinstance(name := record.get("name"), str) and name:
             return f"name={name}"
@@ -159,27 +146,44 @@ def update_fault(reply: Message | None, model: Mapping[str, NDArray[Any]]) -> st
     return None
 
 
+def usable_evaluations(replies: Iterable[Message], clients: Mapping[str, int], key: str) -> list[Message]:
+    """The evaluations that a strategy can average by the metric ``key``; a single other one would end the run.
+
+    ``clients`` has the client of each message that was sent, by its id; the evaluations come in their order.
+    """
+    usable = [
+        reply
+        for reply in replies
+        if reply.metadata.reply_to_message_id in clients
+        and reply.has_content()
+        and len(reply.content.metric_records) == 1
+        and read_metric(reply, key) >= 0
+    ]
+    if not any(read_metric(reply, key) for reply in usable):
+        return []
+    usable.sort(key=lambda reply: clients[reply.metadata.reply_to_message_id])
+    drop_uncommon_metrics(usable)
+    return usable
+
+
 def set_weights(replies: Sequence[Message], weights: Sequence[float], key: str) -> None:
     """Overwrite the metric by which strategies weigh updates, num-examples, with these weights."""
     for reply, weight in zip(replies, weights, strict=True):
         _metrics(reply)[key] = float(weight)
 
 
-def drop_uncommon_metrics(replies: Sequence[Message]) -> list[str]:
-    """Remove metrics that not all replies have in one form, which strategies require; returns their names."""
-    if not replies:
-        return []
-    forms = [{key: _form(value) for key, value in _metrics(reply).items()} for reply in replies]
-    common = {key for key, form in forms[0].items() if all(other.get(key) == form for other in forms[1:])}
-    dropped = sorted({key for form in forms for key in form} - common)
-    if dropped or len({next(iter(reply.content.metric_records)) for reply in replies}) > 1:
-        name = next(iter(replies[0].content.metric_records))
-        for reply in replies:
-            values = {key: value for key, value in _metrics(reply).items() if key in common}
-            for old in list(reply.content.metric_records):
-                del reply.content[old]
-            reply.content[name] = MetricRecord(values)
-    return dropped
+def drop_uncommon_metrics(replies: Sequence[Message]) -> None:
+    """Remove metrics that not all replies have in one form, and give the records one name: strategies require it."""
+    shapes = [{key: np.shape(value) for key, value in _metrics(reply).items()} for reply in replies]
+    common = {key for key, shape in shapes[0].items() if all(other.get(key) == shape for other in shapes)}
+    for key in sorted(set().union(*shapes) - common):
+        LOG.warning("fedpick: metric %r is missing on some clients; left out", key)
+    name = next(iter(replies[0].content.metric_records))
+    for reply in replies:
+        values = {key: value for key, value in _metrics(reply).items() if key in common}
+        for old in list(reply.content.metric_records):
+            del reply.content[old]
+        reply.content[name] = MetricRecord(values)
 
 
 def scale_updates(replies: Sequence[Message], model: Mapping[str, NDArray[Any]], total: float) -> None:
@@ -228,7 +232,3 @@ def _metrics(reply: Message) -> MetricRecord:
         return record
     reply.content["metrics"] = MetricRecord()
     return _metrics(reply)
-
-
-def _form(value: Any) -> tuple[bool, int]:
-    return isinstance(value, list), len(value) if isinstance(value, list) else 1

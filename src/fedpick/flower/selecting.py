@@ -1,19 +1,17 @@
 """``Selecting``: a Flower strategy around any Flower strategy, whose clients are chosen by a selector."""
 
-import math
 from collections.abc import Callable, Iterable
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedpick.flower.history import History
+from fedpick.flower.checkpoint import History
 from fedpick.flower.messages import FilteredGrid
-from fedpick.flower.options import Options
 from fedpick.flower.round import Adapter, Aggregated
+from fedpick.flower.selection import Options
 from fedpick.protocol import Selector
 
 
@@ -38,7 +36,7 @@ class SelectingMixin(Strategy):
             selector: What picks the clients.
             **options: The keyword options of ``Selecting``.
         """
-        self.adapter = Adapter(selector, Options(**options), self)
+        self.adapter = Adapter(selector, Options(**options), self, inside=super())  # type: ignore[arg-type]
         return self
 
     @property
@@ -51,11 +49,6 @@ class SelectingMixin(Strategy):
         if self.adapter is None:
             raise ValueError(f"{type(self).__name__}: select_with(selector) must come before start(), got none")
         return self.adapter
-
-    @property
-    def _inside(self) -> Strategy:
-        """The strategy whose methods ours call."""
-        return super()  # type: ignore[return-value]
 
     def start(self, grid: Grid, initial_arrays: ArrayRecord, *args: Any, **options: Any) -> Result:
         """The rounds, by the ``start()`` of the strategy behind, with its arguments; ``evaluate_fn`` is recorded."""
@@ -71,32 +64,25 @@ class SelectingMixin(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The training messages of the strategy inside, to the clients that were picked."""
-        configure = partial(self._inside.configure_train, server_round, arrays, config)
-        return self._adapter.configure_train(server_round, arrays, grid, configure)
+        return self._adapter.configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Aggregated:
-        """The model that the strategy inside makes of the valid updates."""
-        return self._adapter.aggregate_train(server_round, replies, partial(self._inside.aggregate_train, server_round))
+        return self._adapter.aggregate_train(server_round, replies)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The evaluation messages of the strategy inside, to clients that are available."""
-        configure = partial(self._inside.configure_evaluate, server_round, arrays, config)
-        return self._adapter.configure_evaluate(server_round, grid, configure)
+        return self._adapter.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The metrics that the strategy inside makes of the evaluations that it can average."""
-        return self._adapter.aggregate_evaluate(replies, partial(self._inside.aggregate_evaluate, server_round))
+        return self._adapter.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        """Log the selector with its options, and the strategy's own settings."""
-        self._adapter.log_summary()
-        self._inside.summary()
+        self._adapter.summary()
 
 
-class Selecting(SelectingMixin):
+@dataclass(eq=False, repr=False)
+class Selecting(SelectingMixin, Options):
     """A Flower strategy that trains the clients which a selector picks, and is otherwise the strategy inside.
 
     ``Selecting(FedAvg(), PowerOfChoice(m=3, d=6))`` is Power-of-Choice on Flower.
@@ -125,44 +111,22 @@ class Selecting(SelectingMixin):
     Selecting(FedAvg, PowerOfChoice(m=3, d=6, loss='full', score=LocalLoss(by_size=False)))
     """
 
-    def __init__(
-        self,
-        strategy: Strategy,
-        selector: Selector[Any],
-        *,
-        seed: int = 0,
-        clients: int | None = None,
-        wait: float = 120.0,
-        query: str = "query.loss",
-        poll_timeout: float = 30.0,
-        quarantine: int = 2,
-        fallback: Literal["rand", "skip"] = "rand",
-        batch: int | None = None,
-        poll_loss: str = "loss",
-        train_loss: str = "train_loss",
-        loss_range: tuple[float, float] = (0.0, math.inf),
-        weights: Literal["selection", "examples"] = "selection",
-        folder: str | Path | None = None,
-    ) -> None:
-        if not isinstance(strategy, Strategy):
-            raise ValueError(f"Selecting: strategy must be a Strategy of flwr.serverapp.strategy, got {strategy!r}")
-        if type(strategy).start is not Strategy.start:
-            name = type(strategy).__name__
+    strategy: Strategy
+    selector: Selector[Any]
+
+    def __post_init__(self) -> None:
+        name, rule = type(self.strategy).__name__, None
+        if not isinstance(self.strategy, Strategy):
+            rule = "a Strategy of flwr.serverapp.strategy"
+        elif type(self.strategy).start is not Strategy.start:
             rule = f"one with Flower's own start(); make `class Mine(SelectingMixin, {name})` instead"
-            raise ValueError(f"Selecting: strategy must be {rule}, got {strategy!r}")
-        options = Options(
-            seed=seed, clients=clients, wait=wait, query=query, poll_timeout=poll_timeout, quarantine=quarantine,
-            fallback=fallback, batch=batch, poll_loss=poll_loss, train_loss=train_loss, loss_range=loss_range,
-            weights=weights, folder=folder,
-        )  # fmt: skip
-        self.strategy, self.adapter = strategy, Adapter(selector, options, strategy)
+        if rule is not None:
+            raise ValueError(f"Selecting: strategy must be {rule}, got {self.strategy!r}")
+        super().__post_init__()
+        self.adapter = Adapter(self.selector, self, self.strategy, inside=self.strategy)
 
     def __repr__(self) -> str:
-        return f"Selecting({type(self.strategy).__name__}, {self._adapter.selector!r})"
-
-    @property
-    def _inside(self) -> Strategy:
-        return self.strategy
+        return f"Selecting({type(self.strategy).__name__}, {self.selector!r})"
 
     def start(
         self,

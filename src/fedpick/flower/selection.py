@@ -1,18 +1,69 @@
-"""The decision of a round on a server: the one of the simulator, and a draw by size where nobody answers the poll."""
+"""The selection of a round on a server: the options, the queries to clients, and the decision of the simulator."""
 
-from collections.abc import Callable, Sequence
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
 from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 
-from fedpick.protocol import Clients, Losses, Mask, RoundKeys, Selection, Selector, pick
+from fedpick.flower.checkpoint import ServerState
+from fedpick.flower.clients import identity_order
+from fedpick.flower.messages import error_text, exchange, read_identity, read_loss, read_size
+from fedpick.protocol import Clients, Losses, Mask, Selection, Selector, pick, round_keys
 from fedpick.sampling import arrivals, first_k, seat
+from fedpick.validation import natural, one_of, require
+
+LOG = logging.getLogger("flwr.fedpick")
+OWNER = "Selecting"
+
+
+@dataclass(kw_only=True)
+class Options:
+    """The keyword options of ``Selecting``, which describes them."""
+
+    seed: int = 0
+    clients: int | None = None
+    wait: float = 120.0
+    query: str = "query.loss"
+    poll_timeout: float = 30.0
+    quarantine: int = 2
+    fallback: Literal["rand", "skip"] = "rand"
+    batch: int | None = None
+    poll_loss: str = "loss"
+    train_loss: str = "train_loss"
+    loss_range: tuple[float, float] = (0.0, math.inf)
+    weights: Literal["selection", "examples"] = "selection"
+    folder: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        require(OWNER, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
+        for name in ("clients", "batch"):
+            if getattr(self, name) is not None:
+                natural(OWNER, name, getattr(self, name))
+        natural(OWNER, "quarantine", self.quarantine)
+        require(OWNER, "wait", self.wait, "finite and at least 0", lambda x: (x >= 0) & (x < math.inf))
+        require(OWNER, "poll_timeout", self.poll_timeout, "finite and above 0", lambda x: (x > 0) & (x < math.inf))
+        one_of(OWNER, "fallback", self.fallback, ("rand", "skip"))
+        one_of(OWNER, "weights", self.weights, ("selection", "examples"))
+        for name in ("query", "poll_loss", "train_loss"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise ValueError(f"{OWNER}: {name} must be a name, got {getattr(self, name)!r}")
+        low, high = self.loss_range
+        if not low < high:
+            raise ValueError(f"{OWNER}: loss_range must be (lowest, highest), got {self.loss_range!r}")
+
 
 # Compiled once for each K: three programs, and not the fifty small ones that they are made of.
 _propose = jax.jit(lambda selector, *args: selector.propose(*args))
@@ -20,10 +71,104 @@ _select = jax.jit(lambda selector, *args: selector.select(*args))
 observe = jax.jit(lambda selector, *args: selector.observe(*args))
 
 
+class Queries(NamedTuple):
+    """The two queries of a round: the roll call (identity and size) and the poll (loss)."""
+
+    grid: Grid
+    state: ServerState
+    options: Options
+    server_round: int  # Flower's number of the round
+    arrays_key: str  # the record names that the strategy uses
+    config_key: str
+
+    def roll_call(self, wanted: int) -> None:
+        """Bring the table up to date: new nodes are asked once, others when their quarantine is over.
+
+        The first call waits until ``wanted`` clients have answered, at most ``wait`` seconds.
+        """
+        table, first = self.state.clients, not self.state.clients.called
+        end = time.monotonic() + (self.options.wait if first else 0.0)
+        logged = -float("inf")
+        answers: dict[int, Message] = {}
+        while True:
+            listed = set(self.grid.get_node_ids())
+            table.update_nodes(listed)
+            answers = {node: reply for node, reply in answers.items() if node in listed}
+            answers |= self._call([node for node in table.to_call(listed, self.state.rounds) if node not in answers])
+            here = len(answers) + int(table.available().sum())
+            left = end - time.monotonic()
+            if here >= wanted or left <= 0:
+                break
+            if time.monotonic() - logged > 10:
+                logged = time.monotonic()
+                LOG.info("fedpick: %d of %d clients connected; waiting up to %.0f s", here, wanted, left)
+            time.sleep(min(0.5, left))
+        if first:
+            table.called = True
+            table.grow(len(answers))
+        self._enter(answers)
+
+    def poll(self, asked: Sequence[int], batch: int | None) -> NDArray[np.float32]:
+        """The losses of these clients, Float[K]; those without a valid answer in time are NaN, and quarantined."""
+        table, arrays = self.state.clients, self.state.arrays
+        losses = np.full(len(table), np.nan, np.float32)
+        settings = {} if batch is None else {"batch-size": batch}
+        sent = [self._query(table.node_of[k], {"fedpick-client": k, **settings}, arrays) for k in asked]
+        for client, reply in zip(asked, exchange(self.grid, sent, self.options.poll_timeout), strict=True):
+            losses[client] = read_loss(reply, self.options.poll_loss, self.options.loss_range)
+            if np.isnan(losses[client]):
+                LOG.warning("fedpick: %s did not answer the poll: %s", table.identities[client], self._why(reply))
+                table.quarantine(client, self.state.rounds, self.options.quarantine)
+            else:
+                table.failures[client] = 0
+        return losses
+
+    def _call(self, nodes: Sequence[int]) -> dict[int, Message]:
+        """The replies of those who answer; others are quarantined."""
+        # A handler of evaluate messages, which may serve as well, expects a model in each of them.
+        arrays = self.state.arrays if self.options.query.startswith("evaluate") else ArrayRecord()
+        sent = [self._query(node, {}, arrays) for node in nodes]
+        table, answers = self.state.clients, {}
+        for node, reply in zip(nodes, exchange(self.grid, sent, self.options.poll_timeout), strict=True):
+            if reply is not None and reply.has_content():
+                answers[node] = reply
+            else:
+                who = table.identities[table.client_at[node]] if node in table.client_at else f"node {node}"
+                LOG.warning("fedpick: %s did not answer the roll call: %s", who, self._why(reply))
+                table.quarantine_node(node, self.state.rounds, self.options.quarantine)
+        return answers
+
+    def _enter(self, answers: Mapping[int, Message]) -> None:
+        """Enter those who answered, in an order that depends on who they are and not on when they answered."""
+        table, identities = self.state.clients, {node: read_identity(reply) for node, reply in answers.items()}
+        if None in identities.values() and not table.warned:
+            table.warned = True
+            LOG.warning(
+                "fedpick: clients should report a partition-id or a name; without one a client that restarts is "
+                "a new client, and picks are not reproducible"
+            )
+        named = [(identity or f"node={node}", node) for node, identity in identities.items()]
+        for identity, node in sorted(named, key=lambda entry: (identity_order(entry[0]), entry[1])):
+            table.join(node, identity, read_size(answers[node]), self.state.rounds)
+
+    def _query(self, node: int, settings: Mapping[str, int], arrays: ArrayRecord) -> Message:
+        content = RecordDict({self.config_key: ConfigRecord({"server-round": self.server_round, **settings})})
+        if len(arrays):
+            content[self.arrays_key] = arrays
+        kind, ttl, group = self.options.query, self.options.poll_timeout, str(self.server_round)
+        return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=group)
+
+    def _why(self, reply: Message | None) -> str:
+        if reply is None:
+            return f"no reply within {self.options.poll_timeout:g} s"
+        return error_text(reply) if reply.has_error() else "no valid loss"
+
+
 class Choice(NamedTuple):
     """The seats of a round, and how they were filled."""
 
     selection: Selection
+    available: int
     asked: tuple[int, ...] = ()
     answered: int = 0  # of those who were asked
     how: str = "skipped"
@@ -35,44 +180,38 @@ class Choice(NamedTuple):
         return {i: int(clients[i]) for i in np.flatnonzero(np.asarray(self.selection.weights) > 0).tolist()}
 
 
-def choose(
-    selector: Selector[Any],
-    keys: RoundKeys,
-    memory: Any,
-    size: NDArray[np.float64],
-    available: NDArray[np.bool_],
-    *,
-    poll: Callable[[Sequence[int]], NDArray[np.float32]],
-    fallback: Literal["rand", "skip"],
-) -> Choice:
-    """Who trains: ``protocol.pick`` with compiled methods.
+def choose(selector: Selector[Any], queries: Queries) -> Choice:
+    """Who trains, of those who are available now: ``protocol.pick`` with compiled methods.
 
-    ``poll(asked)`` gives the losses of these clients, Float[K], NaN for silence. Where nobody answers, the fallback
-    "rand" draws the seats by size among the clients that were not asked, and "skip" leaves them empty.
+    Where nobody answers the poll, the fallback "rand" draws the seats by size among the clients that were not asked,
+    and "skip" leaves them empty.
     """
+    state, options = queries.state, queries.options
+    size, available = state.clients.sizes(), state.clients.available()
     seats = len(size) if selector.m is None else selector.m
-    nobody = Choice(Selection(jnp.full(seats, -1, jnp.int32), jnp.zeros(seats, jnp.float32)))
+    choice = Choice(Selection(jnp.full(seats, -1, jnp.int32), jnp.zeros(seats, jnp.float32)), int(available.sum()))
     if not (available & (size > 0)).any():
-        return nobody
+        return choice
     asked: list[int] = []
 
-    def ask(key: PRNGKeyArray, candidates: Mask) -> Losses:
+    def poll(key: PRNGKeyArray, candidates: Mask) -> Losses:
         asked.extend(np.flatnonzero(np.asarray(candidates)).tolist())
-        return jnp.asarray(poll(asked))
+        return jnp.asarray(queries.poll(asked, options.batch if selector.poll == "batch" else None))
 
     compiled: Any = SimpleNamespace(
         poll=selector.poll, propose=partial(_propose, selector), select=partial(_select, selector)
     )
+    keys = round_keys(options.seed, state.rounds)
     clients = Clients(jnp.asarray(size.astype(np.float32)), jnp.asarray(available))
-    picked = pick(compiled, keys, memory, clients, ask)
-    answered = int((~np.isnan(np.asarray(picked.losses))).sum())
-    if answered or not asked:
-        return Choice(picked.selection, tuple(asked), answered, "selected")
-    if fallback == "skip":
-        return nobody._replace(asked=tuple(asked))
+    picked = pick(compiled, keys, state.memory, clients, poll)
+    choice = choice._replace(asked=tuple(asked), answered=int((~np.isnan(np.asarray(picked.losses))).sum()))
+    if choice.answered or not asked:
+        return choice._replace(selection=picked.selection, how="selected")
+    if options.fallback == "skip":
+        return choice
     weight = jnp.where(clients.available & ~picked.candidates, clients.size, jnp.float32(0))
     drawn = seat(*first_k(arrivals(jax.random.fold_in(keys.select, 1), weight), seats))
-    return Choice(drawn, tuple(asked), 0, "drawn by size, because no candidate answered the poll")
+    return choice._replace(selection=drawn, how="drawn by size, because no candidate answered the poll")
 
 
 def resize_memory(selector: Selector[Any], memory: Any, K: int) -> Any:

@@ -14,49 +14,25 @@ class Wrapped:
     """A Flower strategy and those that it is wrapped around, as the differential-privacy wrappers are."""
 
     def __init__(self, strategy: Strategy) -> None:
-        self.strategy = strategy
-        self.given = [dict(vars(layer)) for layer in self.layers]
-
-    @property
-    def layers(self) -> list[Any]:
-        """The strategy, the one inside it, and so on."""
-        found: list[Any] = []
-        inner: Any = self.strategy
-        while inner is not None and all(inner is not other for other in found):
-            found.append(inner)
+        self.layers: list[Any] = []  # the strategy, the one inside it, and so on
+        inner: Any = strategy
+        while inner is not None and all(inner is not other for other in self.layers):
+            self.layers.append(inner)
             inner = getattr(inner, "strategy", None)
-        return found
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the classes of all layers."""
-        return [type(layer).__name__ for layer in self.layers]
+        self.given = [dict(vars(layer)) for layer in self.layers]
 
     def setting(self, name: str, default: Any) -> Any:
         """A setting of the outermost layer that has it."""
         return next((getattr(layer, name) for layer in self.layers if hasattr(layer, name)), default)
 
     @property
-    def has_accountant(self) -> bool:
-        """Whether a layer accounts for privacy, in a form that cannot be saved."""
-        return any(getattr(layer, "accountant", None) is not None for layer in self.layers)
-
-    @property
     def weight_key(self) -> str:
         """The metric by which the strategy weighs updates."""
         return str(self.setting("weighted_by_key", "num-examples"))
 
-    def train_all_visible(self, nodes: int) -> contextlib.AbstractContextManager[None]:
-        """Within this context the strategy trains all nodes that it sees; it neither waits for more nor samples."""
-        return self._override({"fraction_train": 1.0, "min_train_nodes": nodes, "min_available_nodes": nodes})
-
-    def evaluate_at_most(self, nodes: int) -> contextlib.AbstractContextManager[None]:
-        """Within this context the strategy requires no more nodes for evaluation than there are."""
-        names = ("min_evaluate_nodes", "min_available_nodes")
-        return self._override({name: min(nodes, self.setting(name, nodes)) for name in names})
-
     @contextlib.contextmanager
-    def _override(self, values: Mapping[str, Any]) -> Iterator[None]:
+    def override(self, **values: Any) -> Iterator[None]:
+        """Within this context the strategy has these settings, where it has such settings at all."""
         changed = [(layer, name, getattr(layer, name)) for layer in self.layers for name in values.keys() & vars(layer)]
         try:
             for layer, name, _ in changed:

@@ -1,4 +1,4 @@
-"""Who is there in a round, and who drops out of it: facts of the world, each a function of (key, t, K)."""
+"""Availability and failures of clients, each a function of (key, t, K)."""
 
 from typing import Any, Protocol
 

@@ -227,10 +227,11 @@ def fetch_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) ->
     """Download those of the four official files that are not yet in the folder fashion-mnist.
 
     Args:
-        data: Parent of the folder; by default the user's cache.
+        data: Parent of the folder; by default the variable FEDPICK_DATA, then the user's cache.
         mirror: Where to download from.
     """
-    folder = Path(data if data is not None else platformdirs.user_cache_path("fedpick")) / "fashion-mnist"
+    given = data or os.environ.get("FEDPICK_DATA") or platformdirs.user_cache_path("fedpick")
+    folder = Path(given) / "fashion-mnist"
     for name in MD5:
         if not (folder / name).is_file():
             _download(f"{mirror}/{name}", folder / name, MD5[name])

@@ -1,5 +1,6 @@
 """A SuperLink and SuperNodes as processes on this machine, all of which end with the context."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,8 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from fedpick.storage import write_atomic
 
@@ -39,35 +39,32 @@ class Network:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.home = folder / "home"
         self.home.mkdir(parents=True, exist_ok=True)
-        self.environment = {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(self.home), "HOME": str(self.home)}
-        self.environment["PATH"] = f"{_bin()}{os.pathsep}{os.environ.get('PATH', '')}"
-        self.ports = free_ports(3)
+        home = {"FLWR_HOME": str(self.home), "HOME": str(self.home), "PATH": _path()}
+        self.environment = {**os.environ, **ENVIRONMENT, **home}
         help_ = [_tool("flower-superlink"), "--help"]
         shown = subprocess.run(help_, env=self.environment, capture_output=True, text=True, check=True).stdout
         self.one_port = "--port" in shown  # before, each API of the SuperLink had a port of its own
+        self.ports = free_ports(1 if self.one_port else 3)
 
-    def __enter__(self) -> "Network":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def superlink(self) -> None:
         """Start the SuperLink and wait until it listens."""
-        runtime, fleet, control = self.ports
-        where = ["--host", "127.0.0.1", "--port", str(runtime)]
-        if not self.one_port:
-            where = [f"--serverappio-api-address=127.0.0.1:{runtime}", f"--fleet-api-address=127.0.0.1:{fleet}"]
-            where.append(f"--control-api-address=127.0.0.1:{control}")
+        if self.one_port:
+            where = ["--host", "127.0.0.1", "--port", str(self.ports[0])]
+        else:
+            apis = zip(("serverappio", "fleet", "control"), self.ports, strict=True)
+            where = [f"--{api}-api-address=127.0.0.1:{port}" for api, port in apis]
         options = self.security.get("superlink", ["--insecure"])
         self.start("superlink", [_tool("flower-superlink"), *options, *where])
-        address = f"127.0.0.1:{runtime if self.one_port else control}"
-        lines = ["[superlink]", 'default = "here"', "", "[superlink.here]", f'address = "{address}"']
+        lines = ["[superlink]", 'default = "here"', "", "[superlink.here]", f'address = "127.0.0.1:{self.ports[-1]}"']
         lines += self.security.get("connection", ["insecure = true"])
         write_atomic(self.home / "config.toml", "\n".join(lines) + "\n", owner="federate")
-        for port in self.ports[: 1 if self.one_port else 3]:
+        for port in self.ports:
             self._until_open(port)
 
     def supernode(self, client: int, extra: Sequence[str] | None = None, name: str | None = None) -> str:
@@ -75,10 +72,10 @@ class Network:
         name = name or f"supernode-{client}"
         (port,) = free_ports(1)
         own = ["--port", str(port)] if self.one_port else ["--clientappio-api-address", f"127.0.0.1:{port}"]
-        address = f"127.0.0.1:{self.ports[0] if self.one_port else self.ports[1]}"
+        fleet = self.ports[0 if self.one_port else 1]
         options = self.security.get("supernode", ["--insecure"]) if extra is None else extra
-        config = ["--node-config", f"partition-id={client}"]
-        self.start(name, [_tool("flower-supernode"), *options, "--superlink", address, *config, *own])
+        where = ["--superlink", f"127.0.0.1:{fleet}", "--node-config", f"partition-id={client}"]
+        self.start(name, [_tool("flower-supernode"), *options, *where, *own])
         return name
 
     def start(self, name: str, command: Sequence[str], **extra: str) -> None:
@@ -100,20 +97,17 @@ class Network:
     def kill(self, name: str) -> None:
         """End a process and its children at once, as a power cut would."""
         process = self.processes.pop(name)
-        for group in {process.pid, *_groups_below(process.pid)}:
-            _signal(group, signal.SIGKILL)
+        _signal(_groups_below(process.pid), signal.SIGKILL)
         process.wait(timeout=30)
 
     def stop(self) -> None:
         """End all processes: SIGTERM, and SIGKILL after five seconds."""
-        groups = {group for process in self.processes.values() for group in (process.pid, *_groups_below(process.pid))}
-        for group in groups:
-            _signal(group, signal.SIGTERM)
+        groups = {group for process in self.processes.values() for group in _groups_below(process.pid)}
+        _signal(groups, signal.SIGTERM)
         end = time.monotonic() + 5
         while time.monotonic() < end and any(process.poll() is None for process in self.processes.values()):
             time.sleep(0.1)
-        for group in groups:
-            _signal(group, signal.SIGKILL)
+        _signal(groups, signal.SIGKILL)
         for process in self.processes.values():
             process.wait(timeout=30)
             if process.stdout is not None:
@@ -125,11 +119,9 @@ class Network:
         path = self.folder / f"{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def _until_open(self, port: int, seconds: float = 60.0) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if self.processes["superlink"].poll() is not None:
-                break
+    def _until_open(self, port: int) -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.processes["superlink"].poll() is None:
             with socket.socket() as probe:
                 probe.settimeout(1)
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -141,14 +133,9 @@ class Network:
 
 def free_ports(number: int) -> list[int]:
     """Ports on which nothing listens."""
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
         return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def write_app(folder: Path) -> Path:
@@ -191,32 +178,31 @@ folder = ""
 """
 
 
-def _bin() -> str:
-    return str(Path(sys.executable).parent)
+def _path() -> str:
+    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 
 
 def _tool(name: str) -> str:
-    found = shutil.which(name, path=f"{_bin()}{os.pathsep}{os.environ.get('PATH', '')}")
+    found = shutil.which(name, path=_path())
     if found is None:
         raise ModuleNotFoundError("federate: needs flwr; install it with pip install 'fedpick[flower]'")
     return found
 
 
 def _groups_below(pid: int) -> set[int]:
-    """The process groups of all descendants, which Flower starts in sessions of their own (psutil is no dependency)."""
-    try:
+    """The process groups of a process and its descendants, which Flower starts in sessions of their own."""
+    try:  # psutil is no dependency
         listing = subprocess.run(["ps", "-eo", "pid=,ppid=,pgid="], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
-        return set()
+        return {pid}
     rows = [tuple(map(int, line.split())) for line in listing.splitlines()]
     below = {pid}
     for _ in range(10):  # generations
         below |= {child for child, parent, _ in rows if parent in below}
-    return {group for child, _, group in rows if child in below} - {os.getpgrp()}
+    return {pid} | {group for child, _, group in rows if child in below} - {os.getpgrp()}
 
 
-def _signal(group: int, number: int) -> None:
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return
+def _signal(groups: set[int], number: int) -> None:
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)

@@ -76,5 +76,5 @@ def _from_all(mine: Any) -> Any:
     except (RuntimeError, ValueError) as error:  # what JAX raises differs with the network underneath
         why = str(error).splitlines()[0]
         raise ConnectionError(
-            f"simulate: every host must be there to the end, and one is not ({why}); a checkpoint goes on without it"
+            f"simulate: lost contact with a host ({why}); a call with a checkpoint resumes without it"
         ) from None
