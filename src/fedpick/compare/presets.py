@@ -88,10 +88,10 @@ class Choices:
     settings: Sequence[str] = ()
 
 
-def experiments(task: str, choices: Choices = Choices()) -> list[Experiment]:
+def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment]:
     """One experiment for each strategy (and each d), on a task of ``TASKS`` or a ``.toml`` or ``.npz`` file.
 
-    >>> [config.describe(e.selector) for e in experiments("synthetic", Choices(strategies=("rand", "pow-d")))]
+    >>> [config.describe(e.selector) for e in make_experiments("synthetic", Choices(strategies=("rand", "pow-d")))]
     ['rand, m = 3', 'pow-d, m = 3, d = 6']
     """
     plain = _task(task)
