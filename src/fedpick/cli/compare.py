@@ -103,13 +103,13 @@ def number(text: str | None) -> float | None:
 def _compare(
     task: str, choices: Any, metric: str, value: float | None, output: Path, as_json: bool, quiet: bool
 ) -> None:
-    from fedpick.compare import check_target, experiments, report_on, write_report
+    from fedpick.compare import check_target, make_experiments, report_on, write_report
     from fedpick.experiment import missing, names, run_missing
     from fedpick.storage import RunStore
 
     began = time.monotonic()
     check_target(metric, value)
-    chosen = experiments(task, choices)
+    chosen = make_experiments(task, choices)
     summary = chosen[0].for_seed(chosen[0].seeds[0]).federation().summary()
     if metric.startswith("test") and not summary.test:
         raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")

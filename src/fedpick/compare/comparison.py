@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpick.compare.verdict import SURE, in_words
 from fedpick.metrics import METRICS, Numbers, is_accuracy
-from fedpick.results import Interval, Result, Spread, confidence, interval
+from fedpick.results import Interval, Result, Spread, interval, median_interval
 from fedpick.validation import one_of, require
 
 
@@ -179,7 +179,7 @@ class Comparison:
             seeds=len(result.runs),
             played=result.rounds,
             reached=int(np.isfinite(rounds).sum()),
-            rounds=confidence(rounds),
+            rounds=median_interval(rounds),
             speed_up=None if name == self.baseline else self.speed_up(name),
             bound=self.bound(name),
             loss=Spread.of(result.metric("loss")[:, -1]),
@@ -217,7 +217,7 @@ def _spent(costs: Numbers, rounds: Numbers) -> float:
     """The median over seeds of what was spent until the target; inf where it was not reached."""
     total = np.concatenate([np.zeros((len(costs), 1)), costs.cumsum(axis=1)], axis=1)
     spent = [total[run, int(n)] if np.isfinite(n) else np.inf for run, n in enumerate(rounds)]
-    return confidence(spent)[0]
+    return median_interval(spent)[0]
 
 
 def _plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ from fedpick.sim import (
     Local,
     ModelSpec,
     Server,
-    check_selectors,
+    check_fit,
 )
 from fedpick.validation import one_of, require
 
@@ -139,7 +139,7 @@ class Experiment:
         """Raise where the model, the data and the strategy do not go together; nothing is trained."""
         federation = self.for_seed(self.seeds[0]).federation()
         self.model.build(federation)
-        check_selectors(federation, self.selector, self.availability, self.failures)
+        check_fit(federation, self.selector, self.availability, self.failures)
 
     def federation(self) -> Federation:
         """The clients and their data; the last two are kept in memory."""

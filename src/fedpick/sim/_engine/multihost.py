@@ -40,7 +40,7 @@ def divide(runs: range, parts: int) -> list[range]:
     return [range(*pair) for pair in itertools.pairwise(bounds)]
 
 
-def gathered(tree: Any, number: int) -> Any:
+def gather(tree: Any, number: int) -> Any:
     """The rows of all runs, on every host, from the rows of each."""
     if not several():
         return tree
