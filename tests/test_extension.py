@@ -114,7 +114,7 @@ def test_it_keeps_the_laws_and_has_an_address(outside):
     assert plain == {"kind": "outside:LongestAway", "m": 2, "patience": 1.0}
     assert config.structure(plain, fedpick.Selector, "selector") == selector
     assert config.describe(selector) == "outside:LongestAway, m = 2"
-    assert registry.build_fitting("Selector", "outside:LongestAway", {"m": 3, "d": 6}).m == 3
+    assert registry.fitting_strategy("outside:LongestAway", m=3, d=6, rounds=9).m == 3
 
 
 def test_toml_run_store_resume_compare_and_report(outside):

@@ -18,6 +18,15 @@ METRICS = ("loss", "test_loss", "test_accuracy", "skew", *OVER_CLIENTS)
 SCALAR = 4  # bytes of a loss in a reply
 
 
+def is_accuracy(metric: str) -> bool:
+    """Whether a metric is a part of 1 that is better the higher it is; all others are losses, better the lower.
+
+    >>> is_accuracy("worst_accuracy"), is_accuracy("skew")
+    (True, False)
+    """
+    return metric.endswith("accuracy")
+
+
 def traffic(polled: Any, trained: Any, returned: Any, model_bytes: int) -> dict[str, Any]:
     """The messages and bytes of a round.
 

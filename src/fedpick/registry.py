@@ -9,7 +9,7 @@ import dataclasses
 import difflib
 import importlib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 
@@ -116,7 +116,11 @@ ROLES: dict[str, Mapping[str, Row | Strategy]] = {
 
 
 def strategy(name: str, **parameters: Any) -> Any:
-    """The strategy of this name, or of an address such as "my.module:Mine"; ``STRATEGIES`` is the table.
+    """The strategy of this name.
+
+    Args:
+        name: A name of ``STRATEGIES``, or an address such as "my.module:Mine".
+        **parameters: Its parameters, less those that the name fixes.
 
     >>> strategy("rpow-d", m=3, d=50)
     PowerOfChoice(m=3, d=50, loss='stale', score=LocalLoss(by_size=False))
@@ -124,41 +128,73 @@ def strategy(name: str, **parameters: Any) -> Any:
     return build("Selector", name, parameters)
 
 
-def build(role: str, name: str, parameters: Mapping[str, Any]) -> Any:
-    """An object of a role by its name, with these parameters; unknown and missing ones are named.
+def fitting_strategy(name: str, *, m: int, d: int | None, rounds: int) -> Any:
+    """The strategy of this name with those of the parameters that it takes: what a command line has to offer.
+
+    Args:
+        name: A name of ``STRATEGIES``, or an address.
+        m: Clients per round.
+        d: Candidates per round.
+        rounds: Rounds, in which adapow-d shrinks d.
+
+    >>> fitting_strategy("full", m=3, d=6, rounds=100)
+    Full()
+    """
+    offered = {"m": m, "d": d, "rounds": rounds, "steps": min(10, rounds)}
+    taken = parameters_of("Selector", name)
+    return build("Selector", name, {key: value for key, value in offered.items() if key in taken})
+
+
+class ParameterError(ValueError):
+    """A parameter that is unknown or missing."""
+
+    def __init__(self, name: str, parameter: str, fault: str) -> None:
+        super().__init__(f"{name}: {parameter} {fault}")
+        self.parameter, self.fault = parameter, fault
+
+
+def build(
+    role: str,
+    name: str,
+    parameters: Mapping[str, Any],
+    make: Callable[[type[Any], dict[str, Any]], Any] = lambda kind, fields: kind(**fields),
+) -> Any:
+    """An object of a role by its name; unknown and missing parameters are named.
+
+    Args:
+        role: A role of ``ROLES``.
+        name: A name of that role, or an address.
+        parameters: The parameters; those of an inner object that the name fixes are given beside the others.
+        make: How an object is made of its class and fields.
 
     >>> build("Partition", "iid", {"K": 3})
     IID(K=3, seed=0)
     """
     row, known = find(role, name), parameters_of(role, name)
+    takes = f"{name} takes {', '.join(known) or 'nothing'}"
     for parameter in parameters:
         if parameter not in known:
-            took = f"{name} takes {', '.join(known) or 'nothing'}"
-            raise ValueError(f"{name}: {parameter} is unknown{nearest(parameter, known)}; {took}")
+            raise ParameterError(name, parameter, f"is unknown{nearest(parameter, known)}; {takes}")
     for parameter, spec in known.items():
         if parameter not in parameters and spec.default is inspect.Parameter.empty:
-            raise ValueError(f"{name}: {parameter} is missing; {name} takes {', '.join(known)}")
+            raise ParameterError(name, parameter, f"is missing; {takes}")
     given = dict(parameters)
     for field, value in row.fixed.items():
         if is_address(value):
             kind = load(value)
-            value = kind(**{part: given.pop(part) for part in inspect.signature(kind).parameters if part in given})
+            own = inspect.signature(kind).parameters
+            value = make(kind, {part: given.pop(part) for part in own if part in given})
         given[field] = value
-    return load(row.address)(**given)
-
-
-def build_fitting(role: str, name: str, offered: Mapping[str, Any]) -> Any:
-    """The same with those of the offered parameters that it takes.
-
-    >>> build_fitting("Selector", "full", {"m": 3, "d": 6})
-    Full()
-    """
-    taken = parameters_of(role, name)
-    return build(role, name, {key: value for key, value in offered.items() if key in taken})
+    return make(load(row.address), given)
 
 
 def find(role: str, name: Any) -> Row | Strategy:
-    """The row of a name; for an address, a row of its own."""
+    """The row of a name; for an address, a row of its own.
+
+    Args:
+        role: A key of ``ROLES``.
+        name: A name of this role, or an address.
+    """
     rows = ROLES[role]
     if isinstance(name, str) and (name in rows or is_address(name)):
         return rows[name] if name in rows else Row(name)
@@ -168,6 +204,10 @@ def find(role: str, name: Any) -> Row | Strategy:
 
 def parameters_of(role: str, name: str) -> dict[str, inspect.Parameter]:
     """What an object of this name is made with, less what the name fixes.
+
+    Args:
+        role: A key of ``ROLES``.
+        name: A name of this role, or an address.
 
     >>> list(parameters_of("Selector", "adapow-d"))
     ['m', 'score', 'rounds', 'steps']
@@ -182,6 +222,10 @@ def parameters_of(role: str, name: str) -> dict[str, inspect.Parameter]:
 
 def name_of(role: str, value: Any) -> str:
     """The name of an object: the row whose class and fixed parameters it has, else the address of its class.
+
+    Args:
+        role: A key of ``ROLES``.
+        value: The object.
 
     >>> name_of("Selector", strategy("adapow-d", m=3, rounds=500))
     'adapow-d'
@@ -222,6 +266,10 @@ def load(address: str) -> Any:
 
 def nearest(name: Any, choices: Iterable[str]) -> str:
     """A "did you mean ...?" suffix, or "".
+
+    Args:
+        name: What was given.
+        choices: What is known.
 
     >>> nearest("powd", STRATEGIES)
     "; did you mean 'pow-d'?"

@@ -15,9 +15,9 @@ from support.made_up import made_up
 from typer.testing import CliRunner
 
 from fedpick.cli import app
-from fedpick.compare import Choices, Comparison, experiments
+from fedpick.compare import Choices, Comparison, make_experiments
 from fedpick.experiment import names
-from fedpick.results import confidence
+from fedpick.results import median_interval
 from fedpick.sim import Quadratic
 
 SMALL = ["quadratic", "--strategies", "rand,pow-d", "--rounds", "400", "--seeds", "3", "--set", "metrics.every=20"]
@@ -102,8 +102,8 @@ def test_who_does_not_always_get_there_does_not_win_for_sure():
 
 
 def test_the_median_is_the_median():
-    assert confidence([68.0, 80, 80, 80, 80, 84, 86, 90, 98, 100])[0] == 82
-    assert confidence([1.0, np.inf])[0] == np.inf
+    assert median_interval([68.0, 80, 80, 80, 80, 84, 86, 90, 98, 100])[0] == 82
+    assert median_interval([1.0, np.inf])[0] == np.inf
 
 
 def test_left_out_the_target_is_what_every_run_of_the_baseline_reaches():
@@ -127,7 +127,7 @@ def test_the_data_are_made_once(tmp_path, monkeypatch):
 
 def test_names_say_what_differs():
     found = names(
-        [e.to_plain() for e in experiments("synthetic", Choices(strategies=("rand", "pow-d", "cpow-d"), d=(6, 9)))]
+        [e.to_plain() for e in make_experiments("synthetic", Choices(strategies=("rand", "pow-d", "cpow-d"), d=(6, 9)))]
     )
     assert found == ("rand", "pow-d, d = 6", "pow-d, d = 9", "cpow-d, d = 6", "cpow-d, d = 9")
 
@@ -307,7 +307,25 @@ def test_labels_that_begin_at_1_are_as_many_classes(tmp_path):
 
 def test_a_schedule_of_d_has_a_name():
     chosen = Choices(strategies=("rand", "adapow-d"), rounds=50)
-    assert names([e.to_plain() for e in experiments("synthetic", chosen)]) == ("rand", "adapow-d")
+    assert names([e.to_plain() for e in make_experiments("synthetic", chosen)]) == ("rand", "adapow-d")
+
+
+def test_a_report_with_another_target_is_of_the_same_comparison(tmp_path):
+    out = tmp_path / "out"
+    assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0
+    assert fedpick("compare", *SMALL, "--set", "data.K=12", "-o", out, "-q").exit_code == 0  # more runs in the folder
+    before = json.loads((out / "summary.json").read_text())
+    loss = 2 * before["target"]["value"]
+    assert fedpick("report", out, "--target", loss).exit_code == 0
+    after = json.loads((out / "summary.json").read_text())
+    assert after["names"] == before["names"] == ["rand", "pow-d"]
+    assert after["target"] == {"metric": "loss", "value": loss}
+    assert after["experiments"] == before["experiments"]
+    assert fedpick("report", out, "--metric", "worst_loss", "--target", 2 * loss).exit_code == 0
+    assert json.loads((out / "summary.json").read_text())["target"] == {"metric": "worst_loss", "value": 2 * loss}
+    refused = fedpick("report", out, "--metric", "test_loss")
+    assert refused.exit_code == 1
+    assert "must come with a target" in refused.stderr
 
 
 def test_a_report_names_the_run_that_is_broken_and_not_the_summary(tmp_path):

@@ -13,7 +13,7 @@ from support.rounds import EVERY, compilations
 
 import fedpick
 from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform
-from fedpick.results import confidence
+from fedpick.results import median_interval
 from fedpick.sim import (
     MLP,
     AlternatingHalves,
@@ -374,7 +374,7 @@ def test_targets_confidence_and_early_stop():
         [whole.records["seconds"][r, : int(n)].sum() for r, n in enumerate(rounds)],
         rtol=1e-5,
     )
-    middle, low, high = confidence(rounds)
+    middle, low, high = median_interval(rounds)
     assert rounds.min() <= low <= middle <= high <= rounds.max()
     stopped = simulate(federation, model, Rand(3), local, rounds=400, every=1, seeds=4, until=("loss", target))
     assert not stopped.finished

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import logging
 import os
 
 import jax
@@ -132,13 +131,6 @@ def test_a_run_of_an_older_format_is_refused_with_a_sentence(tmp_path, caplog):
     (folder / "experiment.json").write_text(json.dumps({"identity": "old", "seed": 0}))
     assert RunStore(tmp_path).load("old") is None
     assert "its format is 1, and this fedpick reads format 2" in caplog.text
-
-
-def test_another_process_is_waited_for(tmp_path, caplog):
-    caplog.set_level(logging.INFO, "fedpick")
-    with RunStore(tmp_path).locked():
-        pass
-    assert "another fedpick" not in caplog.text
 
 
 def test_versions_are_of_what_is_installed():

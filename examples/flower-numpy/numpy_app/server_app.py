@@ -6,7 +6,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from fedpick.flower import Selecting
-from fedpick.registry import build_fitting
+from fedpick.registry import fitting_strategy
 
 app = ServerApp()
 
@@ -18,7 +18,7 @@ def main(grid: Grid, context: Context) -> None:
     offered = {name: int(config[name]) for name in ("m", "d", "rounds")}  # a strategy gets those that it takes
     selecting = Selecting(
         FedAvg(fraction_evaluate=1.0),
-        build_fitting("Selector", str(config["strategy"]), offered),
+        fitting_strategy(str(config["strategy"]), **offered),
         seed=int(config["seed"]),
         clients=int(config["clients"]),
         batch=16,

@@ -33,7 +33,7 @@ def _about(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Which clients train, and why."""
+    """Client selection for federated learning."""
 
 
 def main() -> None:

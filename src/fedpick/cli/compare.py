@@ -43,7 +43,7 @@ def compare(
     ] = None,
     m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients per round.", show_default="K/10")] = None,
     d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; repeatable.", show_default="2m")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds.", show_default="task-specific")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Number of rounds.", show_default="task-specific")] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs per strategy.", show_default="10; fashion-mnist: 3")] = None,
     target: Annotated[
         str | None, typer.Option(help="Value to reach, such as 0.5 or 80%.", show_default="the loss that rand reaches")
@@ -63,6 +63,8 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare strategies on a task: a table, a sentence that says who wins, and a page (report.html).
+
+    TASK is a data set of the registry (synthetic, quadratic, digits, fashion-mnist), a .toml file, or an .npz of yours.
 
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
@@ -101,13 +103,13 @@ def number(text: str | None) -> float | None:
 def _compare(
     task: str, choices: Any, metric: str, value: float | None, output: Path, as_json: bool, quiet: bool
 ) -> None:
-    from fedpick.compare import check_target, experiments, report_on, write_report
+    from fedpick.compare import check_target, make_experiments, report_on, write_report
     from fedpick.experiment import missing, names, run_missing
     from fedpick.storage import RunStore
 
     began = time.monotonic()
     check_target(metric, value)
-    chosen = experiments(task, choices)
+    chosen = make_experiments(task, choices)
     summary = chosen[0].for_seed(chosen[0].seeds[0]).federation().summary()
     if metric.startswith("test") and not summary.test:
         raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")

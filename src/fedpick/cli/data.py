@@ -77,14 +77,14 @@ def draw(
     """
     with cli_errors(debug):
         set_data_dir(folder)
-        from fedpick.compare import partition
+        from fedpick.compare import partition_chart
         from fedpick.report import figure, page, write_chart
         from fedpick.storage import write_atomic
 
         kind = output.suffix[1:]
         if kind not in ("svg", "pdf", "png", "html"):
             raise ValueError(f"data: output must end in .svg, .pdf, .png or .html, got {str(output)!r}")
-        chart = partition(_summary(task, settings))
+        chart = partition_chart(_summary(task, settings))
         if kind == "html":
             write_atomic(output, page(chart.title, [figure(chart)]), owner="data")
         else:
@@ -93,7 +93,7 @@ def draw(
 
 
 def _summary(task: str, settings: list[str] | None) -> Any:
-    from fedpick.compare import Choices, experiments
+    from fedpick.compare import Choices, make_experiments
 
-    first = experiments(task, Choices(strategies=("rand",), m=1, settings=tuple(settings or ())))[0]
+    first = make_experiments(task, Choices(strategies=("rand",), m=1, settings=tuple(settings or ())))[0]
     return first.for_seed(first.seeds[0]).federation().summary()

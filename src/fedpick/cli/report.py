@@ -13,7 +13,9 @@ def report(
     target: Annotated[
         str | None, typer.Option(help="Value to reach.", show_default="that of the comparison, or what rand reaches")
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric of the target: loss, test_loss, test_accuracy, ...")] = "loss",
+    metric: Annotated[
+        str | None, typer.Option(help="Metric of the target: loss, test_loss, test_accuracy, ...", show_default="loss")
+    ] = None,
     data: Data = None,
     debug: Debug = False,
 ) -> None:
@@ -34,7 +36,8 @@ def report(
         report = load_report(folder, metric=metric, value=number(target), command=command_line())
         summary = None
         try:
-            summary = from_plain(report.experiments[0])[0].federation().summary()
+            first = from_plain(report.experiments[0])[0]
+            summary = first.for_seed(first.seeds[0]).federation().summary()
         except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
             typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
         page, _ = write_report(report, folder, summary)

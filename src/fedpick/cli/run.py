@@ -116,7 +116,7 @@ def _show(experiments: Any, found: Any) -> None:
     from rich.table import Table
 
     from fedpick.experiment import names
-    from fedpick.results import Spread, confidence
+    from fedpick.results import Spread, median_interval
 
     target = experiments[0].metrics
     seeds = max(len(result.runs) for result in found)
@@ -142,7 +142,7 @@ def _show(experiments: Any, found: Any) -> None:
             f"{np.mean(sent):.4g}",
         ]
         if target.target is not None:
-            middle, low, high = confidence(result.rounds_to(target.target, target.value))
+            middle, low, high = median_interval(result.rounds_to(target.target, target.value))
             cells.append(f"{middle:.0f} [{low:.0f}, {high:.0f}]")
         table.add_row(name, *cells)
     console().print(table)

@@ -1,8 +1,8 @@
 """Which clients should I train on, and what do I gain? Strategies side by side on one task, with an answer in words."""
 
-from fedpick.compare.charts import partition
+from fedpick.compare.charts import partition_chart
 from fedpick.compare.comparison import Comparison, StrategySummary, check_target
-from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, experiments
+from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, make_experiments
 from fedpick.compare.report import COLUMNS, ComparisonReport, load_report, render_page, report_on, write_report
 
 __all__ = [
@@ -14,9 +14,9 @@ __all__ = [
     "ComparisonReport",
     "StrategySummary",
     "check_target",
-    "experiments",
     "load_report",
-    "partition",
+    "make_experiments",
+    "partition_chart",
     "render_page",
     "report_on",
     "write_report",

@@ -23,7 +23,7 @@ def charts(compared: Comparison, summary: Summary | None = None) -> list[Chart]:
         _costs(compared),
     ]
     if summary is not None:
-        found.append(partition(summary))
+        found.append(partition_chart(summary))
     return [chart for chart in found if chart is not None]
 
 
@@ -128,7 +128,7 @@ def _costs(compared: Comparison) -> Chart | None:
     return _chart("costs", "lines", "What it costs to get there", text, "", what, _known(rows))
 
 
-def partition(summary: Summary) -> Chart:
+def partition_chart(summary: Summary) -> Chart:
     """The federation's data: clients by labels, and sizes."""
     order = np.argsort(-summary.sizes, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_CLIENTS)).round().astype(int))]

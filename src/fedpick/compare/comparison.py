@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedpick.compare.verdict import SURE, in_words
-from fedpick.metrics import METRICS, Numbers
-from fedpick.results import Interval, Result, Spread, confidence, interval
+from fedpick.metrics import METRICS, Numbers, is_accuracy
+from fedpick.results import Interval, Result, Spread, interval, median_interval
 from fedpick.validation import one_of, require
 
 
@@ -36,11 +36,16 @@ class StrategySummary(NamedTuple):
 
 
 def check_target(metric: str, value: float | None) -> None:
-    """Raise where this metric and value are no target."""
+    """Raise where this metric and value are no target.
+
+    Args:
+        metric: The metric.
+        value: The value to reach, None for none; only "loss" may go without.
+    """
     one_of("compare", "metric", metric, METRICS)
     if value is not None:
         require("compare", "target", value, "a finite number", np.isfinite)
-        if "accuracy" in metric and not 0 <= value <= 1:
+        if is_accuracy(metric) and not 0 <= value <= 1:
             rule = "a part, such as 0.8 or 80%"
             raise ValueError(f"compare: target of {metric} must be {rule}, got {value:g}")
     elif metric != "loss":
@@ -54,9 +59,9 @@ class Comparison:
     The baseline is ``rand`` where it is among them, else the first.
 
     Args:
-        names: Of the strategies.
-        results: One for each.
-        metric: Of the target.
+        names: The names of the strategies.
+        results: The result of each.
+        metric: The metric of the target.
         value: The target; left out, it is the loss that every run of the baseline reaches.
 
     >>> from fedpick import PowerOfChoice, Rand
@@ -78,7 +83,7 @@ class Comparison:
 
     @functools.cached_property
     def baseline(self) -> str:
-        """Whom the others are held against."""
+        """The strategy that the others are compared with."""
         plain = [name for name in self.names if name.split(",")[0] == "rand"]
         return plain[0] if plain else self.names[0]
 
@@ -100,7 +105,7 @@ class Comparison:
     @functools.cached_property
     def goal(self) -> str:
         """The target in words, such as "loss 0.59"."""
-        if "accuracy" in self.metric:
+        if is_accuracy(self.metric):
             return f"{self.metric.replace('_', ' ')} {self.target:.1%}"
         return f"{self.metric.replace('_', ' ')} {self.target:g}"
 
@@ -174,7 +179,7 @@ class Comparison:
             seeds=len(result.runs),
             played=result.rounds,
             reached=int(np.isfinite(rounds).sum()),
-            rounds=confidence(rounds),
+            rounds=median_interval(rounds),
             speed_up=None if name == self.baseline else self.speed_up(name),
             bound=self.bound(name),
             loss=Spread.of(result.metric("loss")[:, -1]),
@@ -187,7 +192,7 @@ class Comparison:
         )
 
     def rounds_of(self, name: str) -> Numbers:
-        """Of each seed until the target."""
+        """Rounds to the target, one per seed."""
         return self.of(name).rounds_to(self.metric, self.target)
 
     def of(self, name: str) -> Result:
@@ -212,7 +217,7 @@ def _spent(costs: Numbers, rounds: Numbers) -> float:
     """The median over seeds of what was spent until the target; inf where it was not reached."""
     total = np.concatenate([np.zeros((len(costs), 1)), costs.cumsum(axis=1)], axis=1)
     spent = [total[run, int(n)] if np.isfinite(n) else np.inf for run, n in enumerate(rounds)]
-    return confidence(spent)[0]
+    return median_interval(spent)[0]
 
 
 def _plain(value: Any) -> Any:

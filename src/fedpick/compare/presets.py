@@ -88,10 +88,14 @@ class Choices:
     settings: Sequence[str] = ()
 
 
-def experiments(task: str, choices: Choices = Choices()) -> list[Experiment]:
-    """One experiment for each strategy (and each d), on a task of ``TASKS`` or a ``.toml`` or ``.npz`` file.
+def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment]:
+    """One experiment for each strategy (and each d) on a task.
 
-    >>> [config.describe(e.selector) for e in experiments("synthetic", Choices(strategies=("rand", "pow-d")))]
+    Args:
+        task: A task of ``TASKS``, or the path of a ``.toml`` or ``.npz`` file.
+        choices: What replaces the task's own settings.
+
+    >>> [config.describe(e.selector) for e in make_experiments("synthetic", Choices(strategies=("rand", "pow-d")))]
     ['rand, m = 3', 'pow-d, m = 3, d = 6']
     """
     plain = _task(task)
@@ -126,7 +130,9 @@ def _task(task: str) -> Plain:
         return config.read_plain(task)
     if task.endswith(".npz"):
         return {**copy.deepcopy(OWN), "data": {"kind": "arrays", "path": task}}
-    rule = f"one of {', '.join(TASKS)}, a .toml file or an .npz file"
+    if task in registry.ROLES["Data"] or registry.is_address(task):
+        return {**copy.deepcopy(OWN), "data": {"kind": task}}
+    rule = f"one of {', '.join(TASKS)}, a .toml or .json file, or an .npz file"
     raise ValueError(f"compare: the task must be {rule}, got {task!r}{nearest(task, TASKS)}")
 
 
@@ -142,5 +148,4 @@ def _selectors(task: str, choices: Choices, base: Experiment) -> Iterator[Select
         for d in (choices.d or (min(2 * m, K),)) if "d" in takes else (None,):
             if d is not None and not m <= d <= K:
                 raise ValueError(f"compare: d must be at least m={m} and at most the {K} clients, got {d}")
-            offered = {"m": m, "d": d, "rounds": base.rounds, "steps": min(10, base.rounds)}
-            yield registry.build_fitting("Selector", name, offered)
+            yield registry.fitting_strategy(name, m=m, d=d, rounds=base.rounds)

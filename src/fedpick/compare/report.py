@@ -126,39 +126,41 @@ def report_on(
 
 
 def load_report(
-    folder: Path, *, metric: str = "loss", value: float | None = None, command: str = ""
+    folder: Path, *, metric: str | None = None, value: float | None = None, command: str = ""
 ) -> ComparisonReport:
     """The comparison whose summary is in a folder; where there is none, all the runs that are there, side by side.
 
     Args:
         folder: What compare, run or federate has written.
-        metric: Of the target.
-        value: The target; left out, it is that of the summary.
-        command: The command line, for the page.
+        metric: The metric of the target; by default that of the summary, or the loss.
+        value: The target; by default that of the summary where the metric is the same.
+        command: The command line, for the page; by default that of the summary.
     """
     if not (folder / "runs").is_dir():
         rule = "must be a folder with runs (of compare, run or federate)"
         raise ValueError(f"report: {str(folder)!r} {rule}, and has none")
     store, path = RunStore(folder), folder / "summary.json"
-    if path.is_file() and value is None:
+    if path.is_file():
         try:
             kept = json.loads(path.read_text())
             if kept["format"] != FORMAT:
                 raise ValueError(f"its format is {kept['format']}, and this fedpick reads {FORMAT}")
             experiments = [] if kept["all_runs"] else [from_plain(plain)[0] for plain in kept["experiments"]]
-            target = {"metric": kept["target"]["metric"], "value": kept["value"], "command": kept["command"]}
+            target = (kept["target"]["metric"], kept["value"], kept["command"])
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise ValueError(
                 f"report: {path} must be a summary that fedpick wrote ({error}); remove it to start anew"
             ) from None
         if experiments:
-            return report_on(experiments, store, **target)
+            same = value is None and metric in (None, target[0])
+            metric, value, command = target if same else (metric or target[0], value, command)
+            return report_on(experiments, store, metric=metric, value=value, command=command)
     stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
     groups = _groups(list(stored.values()))
     plains = tuple(plain for plain, _ in groups)
-    comparison = Comparison(names(plains), tuple(result for _, result in groups), metric, value)
+    comparison = Comparison(names(plains), tuple(result for _, result in groups), metric or "loss", value)
     return ComparisonReport(comparison, plains, store.provenance(stored), command, all_runs=True)
 
 
@@ -188,14 +190,25 @@ def _without_seed(plain: Plain, seed: int) -> Plain:
 
 
 def write_report(report: ComparisonReport, folder: Path, summary: Summary | None = None) -> tuple[Path, Path]:
-    """report.html and summary.json in the folder; ``summary`` is of the federation."""
+    """Write report.html and summary.json; return their paths.
+
+    Args:
+        report: The report.
+        folder: Where to write, made where it does not exist.
+        summary: Summary of the federation, which is drawn where it is given.
+    """
     text = json.dumps(report.summary(), indent=1, allow_nan=False)
     html = write_atomic(folder / "report.html", render_page(report, summary), owner="report")
     return html, write_atomic(folder / "summary.json", text + "\n", owner="report")
 
 
 def render_page(report: ComparisonReport, summary: Summary | None = None) -> str:
-    """The page; ``summary`` is of the federation, which is drawn where it is given."""
+    """The page, as HTML.
+
+    Args:
+        report: The report.
+        summary: Summary of the federation, which is drawn where it is given.
+    """
     comparison = report.comparison
     rows = ([column.text(one) for column in COLUMNS] for one in comparison.summaries)
     parts = [paragraph(comparison.answer, "answer")]

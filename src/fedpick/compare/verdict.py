@@ -5,8 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fedpick.metrics import Numbers
-from fedpick.results import Interval, Result, confidence, interval
+from fedpick.metrics import Numbers, is_accuracy
+from fedpick.results import Interval, Result, interval, median_interval
 
 SURE = 0.95
 LITTLE = 1.1  # times as fast
@@ -82,7 +82,7 @@ def _by_rounds(compared: Contest, others: list[str], reached: list[str]) -> str:
     sure += f" and {len(others)} comparisons" if len(others) > 1 else ""
     # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.
     if gain.low > 1 and bound in ("", "at least"):
-        middles = [confidence(compared.rounds_of(name))[0] for name in (best, base)]
+        middles = [median_interval(compared.rounds_of(name))[0] for name in (best, base)]
         rounds = [f"{n:.0f}" if np.isfinite(n) else f"more than {compared.of(base).rounds}" for n in middles]
         little = " by little" if gain.mean < LITTLE else ""
         return (
@@ -98,7 +98,7 @@ def _by_end(compared: Contest, others: list[str]) -> str:
     """Where no run reaches the target."""
     base, metric = compared.baseline, compared.metric
     ends = {name: compared.of(name).metric(metric)[:, -1] for name in compared.names}
-    best = (max if "accuracy" in metric else min)(compared.names, key=lambda name: ends[name].mean())
+    best = (max if is_accuracy(metric) else min)(compared.names, key=lambda name: ends[name].mean())
     words = f"No run reaches {compared.goal} in {compared.of(base).rounds} rounds"
     if best == base:
         return f"{words}; {base} ends nearest to it."

@@ -24,6 +24,11 @@ Plain = dict[str, Any]
 def structure(plain: Any, kind: type[Any], owner: str) -> Any:
     """The object of this class that plain data describe; an error names each wrong field by its path.
 
+    Args:
+        plain: Plain data: tables, lists and values, as in TOML.
+        kind: The class.
+        owner: What error messages begin with.
+
     >>> from fedpick.sim import Local
     >>> structure({"tau": 2, "b": 5, "eta": 0.1}, Local, "local").tau
     2
@@ -35,7 +40,11 @@ def structure(plain: Any, kind: type[Any], owner: str) -> Any:
 
 
 def unstructure(value: Any, role: str = "") -> Any:
-    """Plain data that ``structure`` turns back, defaults included; in a ``role`` with its ``kind``.
+    """Plain data that ``structure`` turns back, defaults included.
+
+    Args:
+        value: The object.
+        role: A role such as "Selector": the name of the object in it is written as ``kind``.
 
     >>> from fedpick import strategy
     >>> unstructure(strategy("rand", m=3), "Selector")
@@ -68,6 +77,10 @@ def unstructure(value: Any, role: str = "") -> Any:
 def describe(value: Any, role: str = "Selector") -> str:
     """An object in a few words: its name and its parameters, less those at their defaults.
 
+    Args:
+        value: The object.
+        role: Its role, which has its name.
+
     >>> from fedpick import strategy
     >>> describe(strategy("rpow-d", m=3, d=50))
     'rpow-d, m = 3, d = 50'
@@ -84,6 +97,10 @@ def describe(value: Any, role: str = "Selector") -> str:
 
 def leaves(plain: Any, path: str = "") -> Plain:
     """Every setting of plain data by its path.
+
+    Args:
+        plain: Plain data: tables, lists and values, as in TOML.
+        path: What every path begins with.
 
     >>> leaves({"local": {"tau": 2}})
     {'local.tau': 2}
@@ -144,20 +161,13 @@ class _WrongValueError(ValueError):
     """A sentence about a value, to be put behind its path."""
 
 
-class _FieldError(ValueError):
-    """A field of a table that is missing or unknown, and a sentence about it."""
-
-    def __init__(self, field: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.field = field
-
-
 def _sentences(error: BaseException, path: str, owner: str) -> Iterable[str]:
     """What is wrong in words, each with the path of the field."""
     if isinstance(error, cattrs.ForbiddenExtraKeysError):
         fields = [field.name for field in dataclasses.fields(error.cl)]
         for extra in sorted(error.extra_fields):
-            yield f"{_join(path, extra)} {_unknown(extra, path or f'an {owner}', fields)}"
+            takes = f"{path or f'an {owner}'} takes {', '.join(fields) or 'nothing'}"
+            yield f"{_join(path, extra)} is unknown{nearest(extra, fields)}; {takes}"
     elif isinstance(error, cattrs.ClassValidationError | cattrs.IterableValidationError):
         noted, others = error.group_exceptions()
         for inner, note in noted:
@@ -166,19 +176,14 @@ def _sentences(error: BaseException, path: str, owner: str) -> Iterable[str]:
             yield from _sentences(inner, path, owner)
     elif isinstance(error, KeyError):
         yield f"{path} is missing"
-    elif isinstance(error, _FieldError):
-        yield f"{_join(path, error.field)} {error}"
+    elif isinstance(error, registry.ParameterError):
+        yield f"{_join(path, error.parameter)} {error.fault}"
     elif isinstance(error, _WrongValueError):
         yield f"{path} {error}"
     elif isinstance(error, TypeError):
         yield f"{path} must be a list"
     else:
         yield f"{error} (in {path})" if path else str(error).removeprefix(f"{owner}: ")
-
-
-def _unknown(name: str, owner: str, choices: Iterable[str]) -> str:
-    choices = list(choices)
-    return f"is unknown{nearest(name, choices)}; {owner} takes {', '.join(choices) or 'nothing'}"
 
 
 def _join(path: str, part: Any) -> str:
@@ -223,19 +228,7 @@ def _read_role(value: Any, annotation: Any) -> Any:
     name, rows = fields.pop("kind"), registry.ROLES[role]
     if name not in rows and not registry.is_address(name):
         raise _WrongValueError(f"must have a kind among {', '.join(rows)}, got {name!r}{nearest(name, rows)}")
-    row, parameters = registry.find(role, name), registry.parameters_of(role, name)
-    for field in fields:
-        if field not in parameters:
-            raise _FieldError(field, _unknown(field, name, parameters))
-    for field, spec in parameters.items():
-        if field not in fields and spec.default is spec.empty:
-            raise _FieldError(field, f"is missing; {name} takes {', '.join(parameters)}")
-    for field, fixed in row.fixed.items():
-        if registry.is_address(fixed):
-            kind = registry.load(fixed)
-            fixed = _CONVERTER.structure({part: fields.pop(part) for part in types_of(kind) if part in fields}, kind)
-        fields[field] = fixed
-    return _CONVERTER.structure(fields, registry.load(row.address))
+    return registry.build(role, name, fields, make=lambda kind, given: _CONVERTER.structure(given, kind))
 
 
 def _read_union(value: Any, annotation: Any) -> Any:

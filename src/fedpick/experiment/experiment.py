@@ -23,7 +23,7 @@ from fedpick.sim import (
     Local,
     ModelSpec,
     Server,
-    check_selectors,
+    check_fit,
 )
 from fedpick.validation import one_of, require
 
@@ -139,7 +139,7 @@ class Experiment:
         """Raise where the model, the data and the strategy do not go together; nothing is trained."""
         federation = self.for_seed(self.seeds[0]).federation()
         self.model.build(federation)
-        check_selectors(federation, self.selector, self.availability, self.failures)
+        check_fit(federation, self.selector, self.availability, self.failures)
 
     def federation(self) -> Federation:
         """The clients and their data; the last two are kept in memory."""
@@ -183,7 +183,11 @@ def read(path: str | Path, settings: Iterable[str] = ()) -> list[Experiment]:
 
 
 def from_plain(plain: Mapping[str, Any], folder: Path = Path()) -> list[Experiment]:
-    """The experiments that plain data describe; more than one where there are sweeps. Paths are relative to the folder.
+    """The experiments that plain data describe; more than one where there are sweeps.
+
+    Args:
+        plain: Plain data, as a TOML file holds them.
+        folder: What paths in them are relative to.
 
     >>> plain = {"data": {"kind": "synthetic"}, "model": {"kind": "logistic"}, "rounds": 5, "seeds": 2}
     >>> local = {"tau": 2, "b": 5, "eta": [0.1, 0.2]}

@@ -1,4 +1,4 @@
-"""Run experiments: what is in the store already is not run again, and what was interrupted goes on."""
+"""Run experiments: stored runs are skipped, interrupted ones resume."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.experiment.experiment import Experiment, from_plain
+from fedpick.experiment.experiment import FORMAT, Experiment, from_plain
 from fedpick.experiment.labels import differences
 from fedpick.experiment.plan import Batch, Run, batches
 from fedpick.metrics import METRICS
@@ -53,13 +53,23 @@ def run_missing(
 
 
 def missing(experiments: Iterable[Experiment], store: RunStore | None) -> list[Batch]:
-    """What ``run_missing`` would have to run."""
+    """What ``run_missing`` would have to run.
+
+    Args:
+        experiments: The experiments.
+        store: Where to look for their runs; without one all are missing.
+    """
     wanted = {run.identity: run for experiment in experiments for run in runs_of(experiment)}
     return batches(run for name, run in wanted.items() if store is None or name not in store)
 
 
 def load_results(experiment: Experiment, store: RunStore) -> Result:
-    """The result of an experiment that is in the store, a row for each seed."""
+    """The stored result of an experiment, a row for each seed.
+
+    Args:
+        experiment: The experiment.
+        store: The store, which must hold a run for each of its seeds.
+    """
     rows = []
     for run in runs_of(experiment):
         stored = store.load(run.identity)
@@ -99,6 +109,8 @@ def _begun(store: RunStore, wanted: set[str]) -> Iterator[tuple[Batch, Path]]:
     for path in sorted((store.folder / "under-way").glob("*.json")):
         try:
             plain = json.loads(path.read_text())
+            if plain["format"] != FORMAT:
+                raise ValueError(f"its format is {plain['format']}, and this fedpick reads {FORMAT}")
             points = tuple(from_plain(point)[0] for point in plain["points"])
             batch = Batch(points, tuple(plain["seeds"]))
             if {run.identity for run in batch.runs} <= wanted:
@@ -111,7 +123,7 @@ def _complete(store: RunStore, batch: Batch, watch: Callable[[Batch, Result], No
     """Play a batch and keep its runs; a note of it lies in the store from before the first round to after the last."""
     names = [run.identity for run in batch.runs]
     note = store.folder / "under-way" / f"{names[0]}-{len(names)}.json"
-    plain = {"points": [point.to_plain() for point in batch.points], "seeds": list(batch.seeds)}
+    plain = {"format": FORMAT, "points": [point.to_plain() for point in batch.points], "seeds": list(batch.seeds)}
     write_atomic(note, json.dumps(plain), owner="store")
     checkpoint = note.with_suffix(".npz") if batch.seconds > LONG else None
     release_programs()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpick.report import Row, dot
-from fedpick.results import Interval, Result, Spread, confidence, interval
+from fedpick.results import Interval, Result, Spread, interval, median_interval
 
 Met = Literal["yes", "partly", "unclear", "no"]
 Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
@@ -156,7 +156,7 @@ def speed_up(better: Result, base: Result, metric: str, value: float) -> tuple[f
         return float("nan"), float("nan"), float("nan"), 0
     with np.errstate(invalid="ignore"):
         ratios = np.where(np.isinf(ours), 0.0, theirs / np.maximum(ours, 1))[counts]
-    return *confidence(ratios), int(counts.sum())
+    return *median_interval(ratios), int(counts.sum())
 
 
 def number_text(number: float, digits: int = 0) -> str:

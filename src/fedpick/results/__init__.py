@@ -2,6 +2,6 @@
 
 from fedpick.results.loggers import MLflow, TensorBoard
 from fedpick.results.result import Result, concatenate
-from fedpick.results.stats import Interval, Spread, confidence, interval
+from fedpick.results.stats import Interval, Spread, interval, median_interval
 
-__all__ = ["Interval", "MLflow", "Result", "Spread", "TensorBoard", "concatenate", "confidence", "interval"]
+__all__ = ["Interval", "MLflow", "Result", "Spread", "TensorBoard", "concatenate", "interval", "median_interval"]

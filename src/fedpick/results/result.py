@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, traffic
+from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, is_accuracy, traffic
 from fedpick.report import Chart, picture, table, to_altair
 from fedpick.results.export import to_frame, write_csv, write_parquet
 from fedpick.results.plot import Curve, chart
@@ -62,7 +62,13 @@ class Result:
 
     @classmethod
     def from_arrays(cls, seed: int, model_bytes: int, arrays: dict[str, Numbers]) -> "Result":
-        """The run that ``to_arrays`` took apart, as a result of one row."""
+        """The run that ``to_arrays`` took apart, as a result of one row.
+
+        Args:
+            seed: Seed of the run.
+            model_bytes: Size of the model.
+            arrays: What ``to_arrays`` gave.
+        """
 
         def group(word: str) -> dict[str, Any]:
             return {name.removeprefix(word): values[None] for name, values in arrays.items() if name.startswith(word)}
@@ -99,7 +105,7 @@ class Result:
 
     def _first(self, metric: str, target: float) -> Numbers:
         values = self.metric(metric)
-        reached = values >= target if "accuracy" in metric else values <= target
+        reached = values >= target if is_accuracy(metric) else values <= target
         return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
 
     @property

@@ -61,7 +61,7 @@ def interval(values: Any, level: float = 0.95, least: float = 0.0) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def confidence(values: Any, level: float = 0.95, draws: int = 2000, seed: int = 0) -> tuple[float, float, float]:
+def median_interval(values: Any, level: float = 0.95, draws: int = 2000, seed: int = 0) -> tuple[float, float, float]:
     """The median over seeds and a bootstrap confidence interval; between a number and inf, the median is inf.
 
     Args:
@@ -70,7 +70,7 @@ def confidence(values: Any, level: float = 0.95, draws: int = 2000, seed: int = 
         draws: The number of bootstrap samples.
         seed: The seed of the bootstrap.
 
-    >>> confidence([3.0, 4.0, 5.0, 4.0, float("inf")])
+    >>> median_interval([3.0, 4.0, 5.0, 4.0, float("inf")])
     (4.0, 3.0, inf)
     """
     numbers = np.sort(np.asarray(values, float))

@@ -29,7 +29,7 @@ from fedpick.sim.local import Local, distinct, train
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
-from fedpick.sim.preflight import check_selectors
+from fedpick.sim.preflight import check_fit
 from fedpick.sim.server import Server
 from fedpick.sim.simulation import simulate
 
@@ -66,7 +66,7 @@ __all__ = [
     "Synthetic",
     "Trace",
     "batch_losses",
-    "check_selectors",
+    "check_fit",
     "distinct",
     "fetch_fashion_mnist",
     "find_fashion_mnist",

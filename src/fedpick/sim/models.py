@@ -196,7 +196,7 @@ def _quadratic(v: int, spread: float) -> Model:
 
 
 def barrier(x: Any) -> Any:
-    """The same numbers, computed at this point and only once, whatever XLA would rather do."""
+    """Optimization barrier: stops XLA from fusing or recomputing ``x``."""
     return jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
 
 

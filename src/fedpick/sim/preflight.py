@@ -73,7 +73,7 @@ def check_kinds(
             raise ValueError(f"simulate: model.{name} must give one number per sample {y.shape}, got shape {shape}")
 
 
-def check_selectors(federation: Federation, selector: Selector[Any], *worlds: Availability | Failures) -> None:
+def check_fit(federation: Federation, selector: Selector[Any], *worlds: Availability | Failures) -> None:
     """Trace each swept selector once, so that a d above K is an error here and not clipped in the program.
 
     Args:
@@ -83,7 +83,7 @@ def check_selectors(federation: Federation, selector: Selector[Any], *worlds: Av
 
     >>> from fedpick import Rand
     >>> from fedpick.sim import Quadratic
-    >>> check_selectors(Quadratic(K=3).federation(), Rand(m=2))
+    >>> check_fit(Quadratic(K=3).federation(), Rand(m=2))
     """
     K = federation.num_clients
     clients, keys = Clients(federation.size, jnp.ones(K, bool)), round_keys(0, 0)

@@ -65,7 +65,7 @@ class Progress(NamedTuple):
     server: Any
     chosen: Float[Array, " K"]
 
-    def evaluated(self) -> "Progress":
+    def reset_chosen(self) -> "Progress":
         """The same after an evaluation."""
         return self._replace(chosen=jnp.zeros_like(self.chosen))
 
@@ -207,7 +207,7 @@ def train_only(
     def step(progress: Progress, t: Any) -> tuple[Progress, Record]:
         return _before(stop, t, lambda progress: one_round(setup, seed, progress, t), progress)
 
-    return lax.scan(step, progress.evaluated(), first + jnp.arange(every, dtype=jnp.int32))
+    return lax.scan(step, progress.reset_chosen(), first + jnp.arange(every, dtype=jnp.int32))
 
 
 def _before(stop: Any, t: Any, act: Callable[[Any], tuple[Any, Any]], progress: Any) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from fedpick.results import Result
 from fedpick.sim._engine import multihost as hosts
 from fedpick.sim._engine.batching import Bundles
 from fedpick.sim._engine.checkpoint import Checkpoint, fingerprint
-from fedpick.sim._engine.compilation import keep_programs, traced
+from fedpick.sim._engine.compilation import keep_programs, trace_chunk
 from fedpick.sim._engine.eager import EagerRuns
 from fedpick.sim._engine.progress import Bar
 from fedpick.sim._engine.runner import Chunk, Runner, Schedule, rows
@@ -28,9 +28,9 @@ from fedpick.sim.local import Local
 from fedpick.sim.models import Model, ModelSpec
 from fedpick.sim.preflight import (
     check_first_losses,
+    check_fit,
     check_kinds,
     check_options,
-    check_selectors,
     resolve,
     warn_of_few_available,
     warn_of_small_clients,
@@ -99,7 +99,7 @@ def simulate(
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", largest=data.largest if local.batches == "epochs" else 0)
     runs, names = sweep(Setup(lean, built, selector, local, server, availability, failures, devices), seeds)
-    check_selectors(data, runs.setup.selector, availability, failures)
+    check_fit(data, runs.setup.selector, availability, failures)
     warn_of_small_clients(data, local)
     mine = hosts.shares(len(names))[jax.process_index()]
     hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
@@ -110,7 +110,7 @@ def simulate(
     tables = _Tables.begin(runner.begin(), selector.m or data.num_clients)
     file = None
     if checkpoint is not None:
-        file = Checkpoint(Path(checkpoint), fingerprint(traced(runs, schedule), runs, rounds, every))
+        file = Checkpoint(Path(checkpoint), fingerprint(trace_chunk(runs, schedule), runs, rounds, every))
         saved = file.load(like=(runner.state, tables))
         done = 0 if saved is None else saved[1].rounds
         hosts.same_everywhere(done, "checkpoint must be a file that every host sees, at the same round")
@@ -132,7 +132,7 @@ def simulate(
         if hosts.several():
             raise  # the others would wait for this one's results
         LOG.warning("simulate: stopped after round %d of %d; the result ends there", tables.rounds, rounds)
-    params, tables = hosts.gathered((runner.state.params, tables), len(names))
+    params, tables = hosts.gather((runner.state.params, tables), len(names))
     warn_of_few_available(selector, tables.records)
     return output.result(tables, params)
 
@@ -207,14 +207,14 @@ class _Output(NamedTuple):
     def save(self, runner: Runner, tables: _Tables) -> None:
         """Write the checkpoint, if there is to be one."""
         if self.file is not None:
-            whole = hosts.gathered((runner.state, tables), len(self.runs))
+            whole = hosts.gather((runner.state, tables), len(self.runs))
             if jax.process_index() == 0:
                 self.file.save(whole)
 
     def show(self, tables: _Tables) -> None:
         """Call the watch, if there is one."""
         if self.watch is not None:
-            whole = hosts.gathered(tables, len(self.runs))
+            whole = hosts.gather(tables, len(self.runs))
             if jax.process_index() == 0:
                 self.watch(self.result(jax.tree.map(_read_only, whole)))
 

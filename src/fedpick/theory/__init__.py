@@ -14,14 +14,14 @@ from fedpick.theory.bounds import (
 from fedpick.theory.curvature import curvature, noise
 from fedpick.theory.examples import federation_problem, highest_loss_gap, random_logistic, two_client_gap, two_clients
 from fedpick.theory.problem import Problem, logistic_problem, numerical_problem, quadratic_problem
-from fedpick.theory.selection_probability import Seats, expected_seats
+from fedpick.theory.selection_probability import ExpectedWeights, expected_seats
 from fedpick.theory.skew import Skew, Skews, grid, mean_weights, random_points, skew, skew_trace, skews
 
 __all__ = [
     "Bound",
     "Constants",
+    "ExpectedWeights",
     "Problem",
-    "Seats",
     "Skew",
     "Skews",
     "Trajectory",

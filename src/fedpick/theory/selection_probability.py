@@ -16,7 +16,7 @@ Method = Literal["best", "exact", "enumeration", "monte-carlo"]
 SMALLEST = 1e-8  # share for which the integral is known to be right
 
 
-class Seats(NamedTuple):
+class ExpectedWeights(NamedTuple):
     """The mean weight of each client in a round's average, [K] or [n, K], and its error.
 
     The error is a bound on the numerical one for an exact method, and a standard error for Monte-Carlo.
@@ -43,7 +43,7 @@ def expected_seats(
     draws: int = 10_000,
     seed: int = 0,
     state: Any = None,
-) -> Seats:
+) -> ExpectedWeights:
     """E[sum of the weights of k's seats] for every client k, given the losses.
 
     Args:
@@ -84,7 +84,7 @@ def expected_seats(
     else:
         weight, error = exact_weights(p, points, law.m, law.d)
         name = "order statistics"
-    return Seats(weight.reshape(F.shape), error.reshape(F.shape), name)
+    return ExpectedWeights(weight.reshape(F.shape), error.reshape(F.shape), name)
 
 
 def check_share(owner: str, share: ArrayLike) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedpick.protocol import Selector
 from fedpick.theory.problem import Problem
-from fedpick.theory.selection_probability import Method, Seats, expected_seats, monte_carlo_weights
+from fedpick.theory.selection_probability import ExpectedWeights, Method, expected_seats, monte_carlo_weights
 from fedpick.validation import natural, one_of, require
 
 LONGEST_SEARCH = 300  # steps of a random search
@@ -126,7 +126,7 @@ def skews(
     v, reach = points.shape[1], np.ptp(points, axis=0)
     gap_at_optimum = problem.values(problem.optimum[None]) - problem.lowest
 
-    def seats_at(w: NDArray[Any]) -> Seats:
+    def seats_at(w: NDArray[Any]) -> ExpectedWeights:
         return mean_weights(selector, problem, w, method=method, draws=draws, seed=seed)
 
     def ratios(w: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
@@ -164,7 +164,7 @@ def mean_weights(
     method: Method = "best",
     draws: int = 10_000,
     seed: int = 0,
-) -> Seats:
+) -> ExpectedWeights:
     """The mean weight of each client at many models, [n, K].
 
     Args:

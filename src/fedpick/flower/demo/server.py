@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg
 from fedpick.flower import Selecting
 from fedpick.flower.demo.client import CLASSES, DIM, accuracy, data, mean_loss
 from fedpick.protocol import Selector
-from fedpick.registry import build_fitting
+from fedpick.registry import fitting_strategy
 
 app = ServerApp()
 
@@ -23,8 +23,7 @@ def build_selector(config: Mapping[str, Any]) -> Selector[Any]:
     Full()
     """
     m, d, rounds = (int(config[name]) for name in ("m", "d", "rounds"))
-    offered = {"m": m, "d": d, "rounds": rounds, "steps": min(10, rounds)}
-    selector: Selector[Any] = build_fitting("Selector", str(config["strategy"]), offered)
+    selector: Selector[Any] = fitting_strategy(str(config["strategy"]), m=m, d=d, rounds=rounds)
     return selector
 
 

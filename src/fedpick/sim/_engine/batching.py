@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedpick.sim._engine.compilation import SplitPrograms, compile_chunk, compile_start, first_models, jitted
+from fedpick.sim._engine.compilation import SplitPrograms, compile_chunk, compile_start, first_models, jit_program
 from fedpick.sim._engine.multihost import divide
 from fedpick.sim._engine.runner import Chunk, Runs, Schedule, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
@@ -45,7 +45,7 @@ class Bundles:
         self._divide(at_most=self.number)
 
     def begin(self) -> Evaluation:
-        self.progress = [jitted(first_models)(own.setup.model, own.seeds) for own in self.own]
+        self.progress = [jit_program(first_models)(own.setup.model, own.seeds) for own in self.own]
         first: Evaluation = self._run(self._compile(compile_start))
         return first
 

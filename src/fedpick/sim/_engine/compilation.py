@@ -76,7 +76,7 @@ def _each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) ->
 
 
 @functools.cache
-def jitted(program: Callable[..., Any]) -> Any:
+def jit_program(program: Callable[..., Any]) -> Any:
     """The program under ``jax.jit``, with the compiler options that suit its work.
 
     On a CPU, XLA's own matrix products take a fifth less time with the small batches of training than the library that
@@ -94,12 +94,12 @@ def jitted(program: Callable[..., Any]) -> Any:
 
 def compile_start(*arguments: Any) -> Any:
     """``start`` for arguments of these shapes."""
-    return jitted(start).lower(*arguments).compile()
+    return jit_program(start).lower(*arguments).compile()
 
 
 def compile_chunk(schedule: Schedule, *arguments: Any) -> Any:
     """``chunk`` for arguments of these shapes, as one program."""
-    return jitted(chunk).lower(*arguments, every=schedule.every, blocks=schedule.blocks).compile()
+    return jit_program(chunk).lower(*arguments, every=schedule.every, blocks=schedule.blocks).compile()
 
 
 class SplitPrograms:
@@ -111,8 +111,8 @@ class SplitPrograms:
 
     def __init__(self, schedule: Schedule, runs: Runs, progress: Progress, first: int, stop: int | None) -> None:
         self.schedule = schedule
-        self.rounds = jitted(rounds).lower(runs, progress, first, stop, every=schedule.every).compile()
-        self.evaluation = jitted(evaluation).lower(runs, progress).compile()
+        self.rounds = jit_program(rounds).lower(runs, progress, first, stop, every=schedule.every).compile()
+        self.evaluation = jit_program(evaluation).lower(runs, progress).compile()
 
     def __call__(self, runs: Runs, progress: Progress, first: int, stop: int | None) -> tuple[Progress, Chunk]:
         """As ``chunk``, without rows beyond the last round."""
@@ -133,7 +133,7 @@ def _blocks(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *trees)
 
 
-def traced(runs: Runs, schedule: Schedule) -> Any:
+def trace_chunk(runs: Runs, schedule: Schedule) -> Any:
     """The jaxpr of a chunk of these runs; nothing is run."""
     params = jax.eval_shape(functools.partial(first_models, runs.setup.model), runs.seeds)
     progress, _ = jax.eval_shape(start, runs, params)

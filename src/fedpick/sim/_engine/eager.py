@@ -50,7 +50,7 @@ def _play(setup: Setup, seed: int, progress: Progress, first: int, schedule: Sch
     """A chunk of one run; rows beyond the last round repeat the last."""
     records, evaluations = [], []
     for start in range(first, first + schedule.every * schedule.blocks, schedule.every):
-        progress = progress.evaluated()
+        progress = progress.reset_chosen()
         for t in range(start, start + schedule.every):
             if t < schedule.rounds:
                 try:

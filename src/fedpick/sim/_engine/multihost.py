@@ -40,7 +40,7 @@ def divide(runs: range, parts: int) -> list[range]:
     return [range(*pair) for pair in itertools.pairwise(bounds)]
 
 
-def gathered(tree: Any, number: int) -> Any:
+def gather(tree: Any, number: int) -> Any:
     """The rows of all runs, on every host, from the rows of each."""
     if not several():
         return tree
@@ -76,5 +76,5 @@ def _from_all(mine: Any) -> Any:
     except (RuntimeError, ValueError) as error:  # what JAX raises differs with the network underneath
         why = str(error).splitlines()[0]
         raise ConnectionError(
-            f"simulate: every host must be there to the end, and one is not ({why}); a checkpoint goes on without it"
+            f"simulate: lost contact with a host ({why}); a call with a checkpoint resumes without it"
         ) from None
