@@ -123,6 +123,10 @@ def round_keys(seed: int | Int[Array, ""], t: int | Int[Array, ""]) -> RoundKeys
     The generator is pinned (threefry): neither x64 nor JAX's default generator changes a pick (only switching
     ``jax_threefry_partitionable`` off would). Noise within a phase is keyed further by ``client_key`` and ``seat_key``.
 
+    Args:
+        seed: Seed of the run, at least 0 and below 2**64.
+        t: Round, counted from 0.
+
     >>> keys = round_keys(seed=7, t=0)
     >>> bool(keys.propose == round_keys(seed=7, t=0).propose), bool(keys.propose == keys.select)
     (True, False)
@@ -186,7 +190,12 @@ def pick(
 
 
 def check_clients(owner: object, clients: Clients) -> Clients:
-    """The facts about the clients, checked and in pinned dtypes: a size that no strategy can use becomes 0."""
+    """The facts about the clients, checked and in pinned dtypes: a size that no strategy can use becomes 0.
+
+    Args:
+        owner: Whose name error messages begin with, usually the strategy.
+        clients: The facts of the round.
+    """
     name = owner_name(owner)
     size, available = (x if hasattr(x, "shape") else np.asarray(x) for x in clients)
     if size.ndim != 1 or size.shape[0] < 1:
@@ -214,6 +223,10 @@ def check_clients(owner: object, clients: Clients) -> Clients:
 def client_key(key: PRNGKeyArray, client: int | Int[Array, ""]) -> PRNGKeyArray:
     """The key of one client within a phase, whoever else takes part and in whatever order answers arrive.
 
+    Args:
+        key: A phase's key, such as ``round_keys(seed, t).poll``.
+        client: The client, 0..K-1.
+
     >>> keys = round_keys(seed=7, t=0)
     >>> bool(client_key(keys.poll, 3) == client_key(keys.poll, 4))
     False
@@ -223,6 +236,11 @@ def client_key(key: PRNGKeyArray, client: int | Int[Array, ""]) -> PRNGKeyArray:
 
 def seat_key(key: PRNGKeyArray, seat: int | Int[Array, ""], client: int | Int[Array, ""]) -> PRNGKeyArray:
     """The key of one client in one seat, so that a client in two seats trains independently in each.
+
+    Args:
+        key: A phase's key, such as ``round_keys(seed, t).train``.
+        seat: The seat, 0..m-1.
+        client: The client in it.
 
     >>> keys = round_keys(seed=7, t=0)
     >>> bool(seat_key(keys.train, 0, 3) == seat_key(keys.train, 1, 3))

@@ -116,7 +116,11 @@ ROLES: dict[str, Mapping[str, Row | Strategy]] = {
 
 
 def strategy(name: str, **parameters: Any) -> Any:
-    """The strategy of this name, or of an address such as "my.module:Mine"; ``STRATEGIES`` is the table.
+    """The strategy of this name.
+
+    Args:
+        name: A name of ``STRATEGIES``, or an address such as "my.module:Mine".
+        **parameters: Its parameters, less those that the name fixes.
 
     >>> strategy("rpow-d", m=3, d=50)
     PowerOfChoice(m=3, d=50, loss='stale', score=LocalLoss(by_size=False))
@@ -185,7 +189,12 @@ def build(
 
 
 def find(role: str, name: Any) -> Row | Strategy:
-    """The row of a name; for an address, a row of its own."""
+    """The row of a name; for an address, a row of its own.
+
+    Args:
+        role: A key of ``ROLES``.
+        name: A name of this role, or an address.
+    """
     rows = ROLES[role]
     if isinstance(name, str) and (name in rows or is_address(name)):
         return rows[name] if name in rows else Row(name)
@@ -195,6 +204,10 @@ def find(role: str, name: Any) -> Row | Strategy:
 
 def parameters_of(role: str, name: str) -> dict[str, inspect.Parameter]:
     """What an object of this name is made with, less what the name fixes.
+
+    Args:
+        role: A key of ``ROLES``.
+        name: A name of this role, or an address.
 
     >>> list(parameters_of("Selector", "adapow-d"))
     ['m', 'score', 'rounds', 'steps']
@@ -209,6 +222,10 @@ def parameters_of(role: str, name: str) -> dict[str, inspect.Parameter]:
 
 def name_of(role: str, value: Any) -> str:
     """The name of an object: the row whose class and fixed parameters it has, else the address of its class.
+
+    Args:
+        role: A key of ``ROLES``.
+        value: The object.
 
     >>> name_of("Selector", strategy("adapow-d", m=3, rounds=500))
     'adapow-d'
@@ -249,6 +266,10 @@ def load(address: str) -> Any:
 
 def nearest(name: Any, choices: Iterable[str]) -> str:
     """A "did you mean ...?" suffix, or "".
+
+    Args:
+        name: What was given.
+        choices: What is known.
 
     >>> nearest("powd", STRATEGIES)
     "; did you mean 'pow-d'?"

@@ -36,7 +36,12 @@ class StrategySummary(NamedTuple):
 
 
 def check_target(metric: str, value: float | None) -> None:
-    """Raise where this metric and value are no target."""
+    """Raise where this metric and value are no target.
+
+    Args:
+        metric: The metric.
+        value: The value to reach, None for none; only "loss" may go without.
+    """
     one_of("compare", "metric", metric, METRICS)
     if value is not None:
         require("compare", "target", value, "a finite number", np.isfinite)

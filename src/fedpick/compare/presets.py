@@ -89,7 +89,11 @@ class Choices:
 
 
 def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment]:
-    """One experiment for each strategy (and each d), on a task of ``TASKS`` or a ``.toml`` or ``.npz`` file.
+    """One experiment for each strategy (and each d) on a task.
+
+    Args:
+        task: A task of ``TASKS``, or the path of a ``.toml`` or ``.npz`` file.
+        choices: What replaces the task's own settings.
 
     >>> [config.describe(e.selector) for e in make_experiments("synthetic", Choices(strategies=("rand", "pow-d")))]
     ['rand, m = 3', 'pow-d, m = 3, d = 6']

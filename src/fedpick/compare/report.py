@@ -190,14 +190,25 @@ def _without_seed(plain: Plain, seed: int) -> Plain:
 
 
 def write_report(report: ComparisonReport, folder: Path, summary: Summary | None = None) -> tuple[Path, Path]:
-    """report.html and summary.json in the folder; ``summary`` is of the federation."""
+    """Write report.html and summary.json; return their paths.
+
+    Args:
+        report: The report.
+        folder: Where to write, made where it does not exist.
+        summary: Summary of the federation, which is drawn where it is given.
+    """
     text = json.dumps(report.summary(), indent=1, allow_nan=False)
     html = write_atomic(folder / "report.html", render_page(report, summary), owner="report")
     return html, write_atomic(folder / "summary.json", text + "\n", owner="report")
 
 
 def render_page(report: ComparisonReport, summary: Summary | None = None) -> str:
-    """The page; ``summary`` is of the federation, which is drawn where it is given."""
+    """The page, as HTML.
+
+    Args:
+        report: The report.
+        summary: Summary of the federation, which is drawn where it is given.
+    """
     comparison = report.comparison
     rows = ([column.text(one) for column in COLUMNS] for one in comparison.summaries)
     parts = [paragraph(comparison.answer, "answer")]

@@ -24,6 +24,11 @@ Plain = dict[str, Any]
 def structure(plain: Any, kind: type[Any], owner: str) -> Any:
     """The object of this class that plain data describe; an error names each wrong field by its path.
 
+    Args:
+        plain: Plain data: tables, lists and values, as in TOML.
+        kind: The class.
+        owner: What error messages begin with.
+
     >>> from fedpick.sim import Local
     >>> structure({"tau": 2, "b": 5, "eta": 0.1}, Local, "local").tau
     2
@@ -35,7 +40,11 @@ def structure(plain: Any, kind: type[Any], owner: str) -> Any:
 
 
 def unstructure(value: Any, role: str = "") -> Any:
-    """Plain data that ``structure`` turns back, defaults included; in a ``role`` with its ``kind``.
+    """Plain data that ``structure`` turns back, defaults included.
+
+    Args:
+        value: The object.
+        role: A role such as "Selector": the name of the object in it is written as ``kind``.
 
     >>> from fedpick import strategy
     >>> unstructure(strategy("rand", m=3), "Selector")
@@ -68,6 +77,10 @@ def unstructure(value: Any, role: str = "") -> Any:
 def describe(value: Any, role: str = "Selector") -> str:
     """An object in a few words: its name and its parameters, less those at their defaults.
 
+    Args:
+        value: The object.
+        role: Its role, which has its name.
+
     >>> from fedpick import strategy
     >>> describe(strategy("rpow-d", m=3, d=50))
     'rpow-d, m = 3, d = 50'
@@ -84,6 +97,10 @@ def describe(value: Any, role: str = "Selector") -> str:
 
 def leaves(plain: Any, path: str = "") -> Plain:
     """Every setting of plain data by its path.
+
+    Args:
+        plain: Plain data: tables, lists and values, as in TOML.
+        path: What every path begins with.
 
     >>> leaves({"local": {"tau": 2}})
     {'local.tau': 2}

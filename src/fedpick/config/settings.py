@@ -14,7 +14,12 @@ from fedpick.config.converter import Plain, list_depth, role_of, types_of
 
 
 def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
-    """What a TOML or JSON file holds."""
+    """The content of a TOML or JSON file.
+
+    Args:
+        path: The file; JSON if it ends in .json, otherwise TOML.
+        owner: What error messages begin with.
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -31,7 +36,12 @@ def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
 
 
 def override(plain: Plain, setting: str, owner: str = "experiment") -> None:
-    """Set "selector.d=12" in plain data; the value is written as in TOML, and a bare word is a string.
+    """Change one setting of plain data.
+
+    Args:
+        plain: Plain data, changed in place.
+        setting: Path and value, such as "selector.d=12"; the value is written as in TOML, and a bare word is a string.
+        owner: What error messages begin with.
 
     >>> plain = {"selector": {"kind": "pow-d", "d": 6}}
     >>> override(plain, "selector.d=12")
@@ -57,7 +67,12 @@ def override(plain: Plain, setting: str, owner: str = "experiment") -> None:
 def expand(plain: Mapping[str, Any], kind: type[Any], owner: str = "experiment") -> list[Plain]:
     """Plain data without sweeps: a list where one value belongs gives every combination, a list of tables a choice.
 
-    Fields that hold lists themselves are known by their types; a sweep over them is a list of lists.
+    A sweep over a field that holds a list is a list of lists.
+
+    Args:
+        plain: Plain data.
+        kind: The class that they describe; its types tell a sweep from a field that holds a list itself.
+        owner: What error messages begin with.
     """
     axes = list(_axes(plain, kind, (), owner))
     points: list[Plain] = []

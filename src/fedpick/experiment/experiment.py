@@ -183,7 +183,11 @@ def read(path: str | Path, settings: Iterable[str] = ()) -> list[Experiment]:
 
 
 def from_plain(plain: Mapping[str, Any], folder: Path = Path()) -> list[Experiment]:
-    """The experiments that plain data describe; more than one where there are sweeps. Paths are relative to the folder.
+    """The experiments that plain data describe; more than one where there are sweeps.
+
+    Args:
+        plain: Plain data, as a TOML file holds them.
+        folder: What paths in them are relative to.
 
     >>> plain = {"data": {"kind": "synthetic"}, "model": {"kind": "logistic"}, "rounds": 5, "seeds": 2}
     >>> local = {"tau": 2, "b": 5, "eta": [0.1, 0.2]}

@@ -53,13 +53,23 @@ def run_missing(
 
 
 def missing(experiments: Iterable[Experiment], store: RunStore | None) -> list[Batch]:
-    """What ``run_missing`` would have to run."""
+    """What ``run_missing`` would have to run.
+
+    Args:
+        experiments: The experiments.
+        store: Where to look for their runs; without one all are missing.
+    """
     wanted = {run.identity: run for experiment in experiments for run in runs_of(experiment)}
     return batches(run for name, run in wanted.items() if store is None or name not in store)
 
 
 def load_results(experiment: Experiment, store: RunStore) -> Result:
-    """The result of an experiment that is in the store, a row for each seed."""
+    """The stored result of an experiment, a row for each seed.
+
+    Args:
+        experiment: The experiment.
+        store: The store, which must hold a run for each of its seeds.
+    """
     rows = []
     for run in runs_of(experiment):
         stored = store.load(run.identity)

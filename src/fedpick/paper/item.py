@@ -15,7 +15,13 @@ from fedpick.storage import RunStore
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text."""
+    """A table of text.
+
+    Args:
+        title: Title.
+        columns: Headings of the columns.
+        rows: The cells, row by row.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -24,7 +30,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of an item: claims with their verdicts, charts, tables and remarks."""
+    """The outcome of an item.
+
+    Args:
+        claims: Claims of the paper, with their checks.
+        charts: Charts.
+        tables: Tables.
+        remarks: Sentences on what the numbers do not say.
+    """
 
     claims: tuple[Claim, ...]
     charts: tuple[Chart, ...] = ()
@@ -39,7 +52,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ItemRuns:
-    """The runs of an item, by the keys of its experiments."""
+    """The runs of an item, by the keys of its experiments.
+
+    Args:
+        store: Where the runs are.
+        size: How much was run.
+        experiments: The experiments, by their keys.
+    """
 
     store: RunStore
     size: Size

@@ -63,7 +63,12 @@ class Reproduction(NamedTuple):
 
 
 def write_report(reproduction: Reproduction, folder: Path) -> list[Path]:
-    """Write paper.html, reproduction.md and figures/ (SVG, PDF, PNG) to the folder."""
+    """Write paper.html, reproduction.md and figures/ (SVG, PDF, PNG); return their paths.
+
+    Args:
+        reproduction: Results of the items, and the store of their runs.
+        folder: Where to write.
+    """
     texts = {"paper.html": as_page(reproduction), "reproduction.md": as_markdown(reproduction, "figures/")}
     pages = [write_atomic(folder / name, text, owner="paper") for name, text in texts.items()]
     kinds = ("svg", "pdf", "png")
@@ -72,7 +77,12 @@ def write_report(reproduction: Reproduction, folder: Path) -> list[Path]:
 
 
 def write_docs(reproduction: Reproduction, docs: Path) -> Path:
-    """Write reproduction.md to a documentation folder, with its pictures as img/paper-*.svg."""
+    """Write reproduction.md for the documentation, with its pictures as img/paper-*.svg.
+
+    Args:
+        reproduction: Results of the items, and the store of their runs.
+        docs: The documentation folder.
+    """
     for chart in reproduction.charts:
         write_chart(chart, docs / "img" / f"paper-{chart.name}.svg")
     return write_atomic(docs / "reproduction.md", as_markdown(reproduction, "img/paper-"), owner="paper")
@@ -106,7 +116,12 @@ def as_page(reproduction: Reproduction) -> str:
 
 
 def as_markdown(reproduction: Reproduction, pictures: str) -> str:
-    """The same in Markdown; ``pictures`` is what the names of the SVG files begin with."""
+    """The report in Markdown.
+
+    Args:
+        reproduction: Results of the items, and the store of their runs.
+        pictures: What the names of the SVG files begin with.
+    """
     lines = [f"# {TITLE}", "", f"Every figure and table of: {PAPER}.", "", f"**{reproduction.extent}**", ""]
     overview = zip(reproduction.results, _overview(reproduction.results), strict=True)
     rows = [(f"[{source}](#{_anchor(result.item)})", what, verdict) for result, (source, what, verdict) in overview]

@@ -134,7 +134,11 @@ def _heat_map(chart: Chart, alt: Any) -> Any:
 
 
 def picture(chart: Chart, kind: Literal["svg", "pdf", "png"]) -> bytes:
-    """The chart as a static picture, the content of an SVG, PDF or PNG file.
+    """The chart as a static picture, the content of a file.
+
+    Args:
+        chart: The chart.
+        kind: Format of the picture.
 
     >>> from fedpick.report import dot
     >>> rows = (dot("ours", "", "rand", 1.0, 0.5, 1.5),)
@@ -149,6 +153,11 @@ def picture(chart: Chart, kind: Literal["svg", "pdf", "png"]) -> bytes:
 
 
 def write_chart(chart: Chart, path: str | Path) -> Path:
-    """Write the chart to an ``.svg``, ``.pdf`` or ``.png`` file, atomically."""
+    """Write the chart to a file, atomically.
+
+    Args:
+        chart: The chart.
+        path: The file, which ends in .svg, .pdf or .png.
+    """
     kind: Any = Path(path).suffix[1:]
     return write_atomic(path, picture(chart, kind), owner="report")

@@ -57,7 +57,13 @@ class Chart:
 
 
 def curve(name: str, panel: str, x: ArrayLike, values: ArrayLike) -> list[Row]:
-    """Rows of a curve: the mean of values [seeds, points] by x, plus and minus one standard deviation, thinned.
+    """Rows of a curve: the mean over seeds, plus and minus one standard deviation, thinned.
+
+    Args:
+        name: Legend entry.
+        panel: Title of the panel.
+        x: The points on the x axis.
+        values: A row of values for each seed.
 
     >>> curve("rand", "loss", [0, 1], [[1.0, 0.5], [1.0, 0.7]])[1]["y"]
     0.6
@@ -79,7 +85,13 @@ def thin_indices(number: int) -> NDArray[np.int64]:
 
 
 def cell(label: str, client: int, samples: int, size: int) -> Row:
-    """A row of a heat map: the number of samples with this label at a client of ``size`` samples.
+    """A row of a heat map.
+
+    Args:
+        label: The label, on the x axis.
+        client: The client, on the y axis.
+        samples: Number of samples with this label at this client.
+        size: Number of all samples of the client.
 
     >>> cell("7", 3, 12, 40)["y"]
     3
@@ -88,7 +100,14 @@ def cell(label: str, client: int, samples: int, size: int) -> Row:
 
 
 def dot(name: str, panel: str, x: Any, value: float, low: float, high: float) -> Row:
-    """A row of a dot chart: one value of category ``x`` with its spread.
+    """A row of a dot chart: one value with its spread.
+
+    Args:
+        name: Legend entry.
+        panel: Title of the panel.
+        x: Category on the x axis.
+        value: The value.
+        low, high: Ends of its spread.
 
     >>> dot("ours", "", "rand", 1.0, 0.5, 1.5)["y"]
     1.0

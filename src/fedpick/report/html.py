@@ -27,7 +27,13 @@ def page(title: str, parts: Iterable[str]) -> str:
 
 
 def heading(text: str, level: int = 2, *, anchor: str = "", unseen: bool = False) -> str:
-    """A heading, with an ``anchor`` to link to; ``unseen`` leaves it to screen readers.
+    """A heading.
+
+    Args:
+        text: The text, escaped.
+        level: 2 for a section, 3 for a subsection.
+        anchor: Identifier to link to.
+        unseen: Whether it is left to screen readers.
 
     >>> heading("Settings", anchor="settings")
     '<h2 id="settings">Settings</h2>'
@@ -36,7 +42,11 @@ def heading(text: str, level: int = 2, *, anchor: str = "", unseen: bool = False
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A paragraph; ``kind`` is its CSS class.
+    """A paragraph.
+
+    Args:
+        text: The text, escaped.
+        kind: CSS class.
 
     >>> paragraph("<script>")
     '<p>&lt;script&gt;</p>'

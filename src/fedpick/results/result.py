@@ -62,7 +62,13 @@ class Result:
 
     @classmethod
     def from_arrays(cls, seed: int, model_bytes: int, arrays: dict[str, Numbers]) -> "Result":
-        """The run that ``to_arrays`` took apart, as a result of one row."""
+        """The run that ``to_arrays`` took apart, as a result of one row.
+
+        Args:
+            seed: Seed of the run.
+            model_bytes: Size of the model.
+            arrays: What ``to_arrays`` gave.
+        """
 
         def group(word: str) -> dict[str, Any]:
             return {name.removeprefix(word): values[None] for name, values in arrays.items() if name.startswith(word)}

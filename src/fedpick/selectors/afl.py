@@ -24,9 +24,15 @@ class AFL:
     3. The other seats are drawn uniformly from everybody not yet chosen.
 
     A client that has never trained has v_k = -inf: it enters through the uniform seats. Where too few can be drawn in
-    step 2, all of them are taken and step 3 fills up. ``valuation="loss"`` is the mean training loss of the last
-    participation, as the paper's baseline was run; ``"sqrt-size"`` is the AFL paper's own, sqrt(D_k) times that loss.
-    K counts the clients that are available and hold data.
+    step 2, all of them are taken and step 3 fills up. K counts the clients that are available and hold data.
+
+    Args:
+        m: Number of seats; static.
+        alpha1: Fraction of the clients, those of smallest valuation, that step 1 leaves out.
+        alpha2: Inverse temperature of the softmax; 0 draws uniformly.
+        alpha3: Fraction of the seats that are filled uniformly.
+        valuation: "loss", the mean training loss of the last participation, as the paper's baseline was run; or
+            "sqrt-size", the AFL paper's own sqrt(D_k) times that loss.
 
     >>> AFL(m=3)
     AFL(m=3, alpha1=0.75, alpha2=0.01, alpha3=0.1, valuation='loss')

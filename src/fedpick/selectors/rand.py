@@ -64,7 +64,10 @@ class Uniform:
     """m distinct clients uniformly, averaged with q_k = p_k K / m (Li et al. 2020; the paper's appendix).
 
     The weights make the average right in expectation; in a given round they need not sum to 1. p_k and K are those of
-    the clients that are available, and m is the number of seats that could be filled.
+    the clients that are available, and the m of the weights is the number of seats that could be filled.
+
+    Args:
+        m: Number of seats; static.
 
     >>> Uniform(m=2)
     Uniform(m=2)

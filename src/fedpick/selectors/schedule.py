@@ -17,10 +17,14 @@ class Schedule(Protocol):
 
 @pytree
 class Shrinking:
-    """adapow-d: d falls from K to m over ``rounds`` in ``steps`` equal steps, so that the bias vanishes at the end.
+    """adapow-d: d falls from K to m, so that the bias vanishes at the end.
 
     The stages last floor(rounds / steps) rounds each; in stage j, d = K - floor(j (K - m) / steps); from stage
     ``steps`` on, d = m.
+
+    Args:
+        rounds: Rounds until d is m.
+        steps: Number of equal steps in which d falls, at most ``rounds``.
 
     >>> d = Shrinking(rounds=100, steps=4)
     >>> [int(d(jnp.int32(t), K=30, m=2)) for t in (0, 25, 50, 75, 100)]

@@ -23,7 +23,10 @@ class Score(Protocol):
 
 @pytree
 class LocalLoss:
-    """F_k, the paper's choice; ``by_size`` ranks by p_k F_k, the client's part of the global loss.
+    """F_k, the paper's choice.
+
+    Args:
+        by_size: Whether to rank by p_k F_k, the client's part of the global loss.
 
     >>> LocalLoss(by_size=True)(jnp.array([2.0, 1.0]), jnp.array([1.0, 3.0]))
     Array([0.5 , 0.75], dtype=float32)
@@ -45,6 +48,10 @@ class ClippedLoss:
     Changes nothing while fewer than two candidates are beyond the limit. It is also what tells a client that has never
     trained (+inf in rpow-d) no longer apart from one at the limit.
 
+    Args:
+        limit: The largest loss that is told apart.
+        by_size: Whether to multiply by p_k.
+
     >>> ClippedLoss(limit=3.0)(jnp.array([2.0, 90.0]), jnp.array([1.0, 1.0]))
     Array([2., 3.], dtype=float32)
     """
@@ -65,10 +72,13 @@ class ClippedLoss:
 class QFairLoss:
     """p_k F_k^(q+1) / (q+1), the client's part of the q-fair objective of Li et al. (2020).
 
-    The score is p_k^(1/(q+1)) F_k, its root up to a factor: the same order, and no q overflows. q sets how much the
-    loss counts against the size: q = 0 is ``LocalLoss(by_size=True)``, and as q grows the order becomes that of the
-    loss alone. With ``by_size=False`` the score rises with the loss and **changes nothing**, whatever q. A negative
-    loss keeps its sign: -p_k |F_k|^(q+1).
+    The score is p_k^(1/(q+1)) F_k, its root up to a factor: the same order, and no q overflows. A negative loss keeps
+    its sign: -p_k |F_k|^(q+1).
+
+    Args:
+        q: How much the loss counts against the size, at least 0: 0 is ``LocalLoss(by_size=True)``, and as q grows the
+            order becomes that of the loss alone.
+        by_size: Whether p_k is a factor; without it the score rises with the loss and **changes nothing**, whatever q.
 
     >>> QFairLoss(q=1.0)(jnp.array([2.0, 1.0]), jnp.array([1.0, 3.0]))
     Array([1.       , 0.8660254], dtype=float32)
@@ -88,7 +98,10 @@ class QFairLoss:
 
 @pytree
 class OwnScore:
-    """A user's own function of (loss, size); ``PowerOfChoice(score=function)`` wraps it for you.
+    """A user's own score; ``PowerOfChoice(score=function)`` wraps it for you.
+
+    Args:
+        function: ``function(loss, size)`` gives a score for each client, NaN for none.
 
     >>> OwnScore(lambda loss, size: loss * jnp.sqrt(size))(jnp.array([2.0]), jnp.array([9.0]))
     Array([6.], dtype=float32)

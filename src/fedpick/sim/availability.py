@@ -33,8 +33,11 @@ class Always:
 class AlternatingHalves:
     """The paper's intermittent availability: two fixed halves take turns, and a random part of the active one is away.
 
-    The halves are the clients below K/2 and the others. The number away is the nearest whole number to ``away`` times
-    the half (the paper's text says 0.1, its code 0.2).
+    The halves are the clients below K/2 and the others.
+
+    Args:
+        away: Fraction of the active half that is away, rounded to whole clients; the paper's text says 0.1, its code
+            0.2.
 
     >>> import jax
     >>> AlternatingHalves(away=0.0)(jax.random.key(0), 1, 4)
@@ -55,7 +58,10 @@ class AlternatingHalves:
 
 @pytree
 class Bernoulli:
-    """Each client is there with its own probability (one number, or one per client), independently in each round.
+    """Each client is there with its own probability, independently in each round.
+
+    Args:
+        probability: Probability of being there: one number, or one per client.
 
     >>> import jax
     >>> Bernoulli(probability=1.0)(jax.random.key(0), 0, 2)
@@ -73,9 +79,14 @@ class Bernoulli:
 
 @pytree
 class DayAndNight:
-    """Clients come and go with the hour: client k is there with a probability that follows a sine of ``period`` rounds.
+    """Clients come and go with the hour: the probability that a client is there follows a sine.
 
-    It swings between ``night`` and ``day``; the clients' peaks are spread evenly over the period, as time zones are.
+    The clients' peaks are spread evenly over the period, as time zones are.
+
+    Args:
+        period: Rounds in a day.
+        day: Probability of being there at the peak.
+        night: Probability of being there half a period later.
 
     >>> import jax
     >>> DayAndNight(period=24, day=1.0, night=1.0)(jax.random.key(0), 5, 2)
@@ -100,7 +111,10 @@ class DayAndNight:
 
 @pytree
 class Trace:
-    """A record of who was there, Bool[rounds, K]; after its last round it starts again.
+    """A record of availability; after its last round it starts again.
+
+    Args:
+        present: Who was there, a row for each round.
 
     >>> import jax
     >>> Trace(jnp.array([[True, False], [False, True]]))(jax.random.key(0), 3, 2)
@@ -124,9 +138,11 @@ class Trace:
 
 @pytree
 class Failures:
-    """Who, once selected, drops out in the middle of the round: by probability (one, or one per client), or by trace.
+    """Who, once selected, drops out in the middle of the round.
 
-    ``dropped`` is a record Bool[rounds, K] of who fails if selected; it comes on top of the probability.
+    Args:
+        probability: Probability of dropping out: one number, or one per client.
+        dropped: A record of who fails if selected, a row for each round, in addition to the probability.
 
     >>> import jax
     >>> Failures(probability=0.0)(jax.random.key(0), 0, 2)

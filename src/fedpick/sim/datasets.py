@@ -207,7 +207,12 @@ class FashionMNIST:
 
 
 def find_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> Path:
-    """The folder with the four official files, downloaded first where there is none."""
+    """The folder with the four official files, downloaded first where there is none.
+
+    Args:
+        data: The folder, or its parent; by default the variable FEDPICK_DATA, then the user's cache.
+        mirror: Where to download from.
+    """
     given = data if data is not None else os.environ.get("FEDPICK_DATA")
     if given is not None:
         for folder in (Path(given), Path(given) / "fashion-mnist"):
@@ -219,7 +224,12 @@ def find_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> 
 
 
 def fetch_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> Path:
-    """Download those of the four official files that are not yet in the folder, or in the user's cache."""
+    """Download those of the four official files that are not yet in the folder fashion-mnist.
+
+    Args:
+        data: Parent of the folder; by default the variable FEDPICK_DATA, then the user's cache.
+        mirror: Where to download from.
+    """
     given = data or os.environ.get("FEDPICK_DATA") or platformdirs.user_cache_path("fedpick")
     folder = Path(given) / "fashion-mnist"
     for name in MD5:

@@ -16,11 +16,14 @@ TRAINING = 3.0  # passes over a sample: forward, and backward at twice its cost
 
 @pytree
 class Devices:
-    """Speeds, one for all or one per client.
+    """Speeds of the clients, each one number for all or one per client.
 
-    ``speed`` is samples per second in a forward pass (training a sample costs three), ``bandwidth`` bytes per second
-    each way, ``latency`` seconds per message. A selected client that takes longer than ``deadline`` seconds to train is
-    left behind: its seat is empty, and the round lasts until the deadline.
+    Args:
+        speed: Samples per second in a forward pass; training a sample costs three.
+        bandwidth: Bytes per second each way.
+        latency: Seconds per message.
+        deadline: Seconds to train in; a selected client that takes longer leaves its seat empty, and the round lasts
+            until then.
 
     >>> Devices(speed=100.0, bandwidth=1e6).poll_seconds(jnp.array([50]), model_bytes=10**6)
     Array([1.6000041], dtype=float32)
@@ -40,6 +43,12 @@ class Devices:
     @classmethod
     def lognormal(cls, num_clients: int, spread: float = 1.0, seed: int = 0, **options: Any) -> "Devices":
         """Devices whose speed and bandwidth differ by a log-normal factor of median 1, as phones do.
+
+        Args:
+            num_clients: K.
+            spread: Standard deviation of the logarithm of the factor.
+            seed: Seed of the factors.
+            **options: Fields of ``Devices``, to which the factors apply.
 
         >>> Devices.lognormal(3).speed.shape
         (3,)

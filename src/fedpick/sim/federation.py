@@ -26,11 +26,18 @@ def pixels(x: Array) -> Array:
 
 @pytree
 class Federation:
-    """The data of K clients and the test set.
+    """The data of K clients and the test set; usually made by ``from_arrays`` or ``from_partition``.
 
-    Client k holds the samples ``start[k]`` to ``start[k] + count[k] - 1`` of ``x`` and ``y``. ``size`` is what
-    strategies and the global objective go by: p_k = size_k / sum size. It is the number of samples unless given.
-    ``prepare`` turns stored inputs into what a model sees, when they are gathered: images stay bytes in memory.
+    Args:
+        x, y: Inputs and labels of all clients, sorted by client.
+        start: First sample of each client.
+        count: Number of samples of each client, which follow the first.
+        size: What strategies and the global objective go by: p_k = size_k / sum size.
+        test_x, test_y: The test set, which may be empty.
+        classes: Number of classes; static.
+        largest: The largest count; static.
+        prepare: Turns stored inputs into what a model sees, when they are gathered: images stay bytes in memory.
+        name: For reports.
 
     >>> Federation.from_arrays(x=[[0.1], [0.2], [0.3]], y=[0, 1, 1], client=[1, 0, 1]).count
     Array([1, 2], dtype=int32)
@@ -73,7 +80,19 @@ class Federation:
         prepare: Callable[[Array], Array] = as_float,
         name: str = "own data",
     ) -> "Federation":
-        """A federation from one row per sample: inputs, labels 0..classes-1 and the client that holds it, 0..K-1."""
+        """A federation from one row per sample.
+
+        Args:
+            x: Inputs, a row per sample; bytes stay bytes, all else becomes float32.
+            y: Labels, 0..classes-1.
+            client: The client that holds each sample, 0..K-1.
+            test: Inputs and labels of the test set; by default there is none.
+            num_clients: K; by default one more than the largest client.
+            classes: Number of classes; by default one more than the largest label.
+            size: What p_k is in proportion to; by default the number of samples.
+            prepare: As for ``Federation``.
+            name: For reports.
+        """
         x, y, client = np.asarray(x), np.asarray(y), np.asarray(client)
         _labels("client", client, len(x))
         K = int(client.max()) + 1 if num_clients is None else natural(cls, "num_clients", num_clients)
@@ -116,7 +135,12 @@ class Federation:
 
     @classmethod
     def from_partition(cls, x: Any, y: Any, partition: Callable[[Numbers], Numbers], **options: Any) -> "Federation":
-        """A federation whose clients are made by a partition of the labels, such as ``Dirichlet(K=100, alpha=0.3)``.
+        """A federation whose clients are made by a partition of the labels.
+
+        Args:
+            x, y: Inputs and labels, a row per sample.
+            partition: Maps the labels to clients, such as ``Dirichlet(K=100, alpha=0.3)``.
+            **options: As for ``from_arrays``.
 
         >>> from fedpick.sim import IID
         >>> Federation.from_partition(x=[[0.0]] * 6, y=[0, 1] * 3, partition=IID(K=2)).count

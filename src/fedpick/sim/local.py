@@ -92,7 +92,15 @@ def train(
 ) -> tuple[Params, Float[Array, ""]]:
     """The local model after tau steps, and the mean of the tau mini-batch losses seen on the way.
 
-    ``unroll`` steps are compiled at a stretch.
+    Args:
+        federation: The clients and their data.
+        model: The model.
+        local: Local training.
+        params: Parameters of the global model, where the steps start.
+        client: The client.
+        key: Random key, from ``seat_key``.
+        t: The round, for the learning rate.
+        unroll: Steps that are compiled at a stretch.
     """
     batch_key, noise_key = jax.random.split(key)
     start, count = federation.start[client], federation.count[client]
@@ -140,6 +148,11 @@ def distinct(
     """min(b, count) different places per row, every subset equally likely.
 
     Floyd's algorithm: slot i draws from 0..last[i], and takes last[i] itself where the draw is taken.
+
+    Args:
+        key: Random key.
+        count: Number of samples of the client.
+        shape: (tau, b).
     """
     b = shape[1]
     number = jnp.minimum(count, b)

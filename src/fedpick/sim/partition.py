@@ -19,6 +19,10 @@ class Partition(Protocol):
 class IID:
     """Every client gets a random share of equal size.
 
+    Args:
+        K: Number of clients.
+        seed: Seed of the partition.
+
     >>> np.bincount(IID(K=3)(np.zeros(9, int)))
     array([3, 3, 3])
     """
@@ -38,8 +42,13 @@ class IID:
 class Dirichlet:
     """Dir_K(alpha) by label (Hsu et al. 2019): each class is dealt out in proportions drawn from Dir_K(alpha).
 
-    Smaller alpha, more heterogeneity. ``capped`` is the paper's code: a client that already holds N / K samples gets
-    nothing of the classes that follow, which evens out the sizes. Redrawn until everybody has ``least`` samples.
+    Args:
+        K: Number of clients.
+        alpha: Concentration; the smaller, the more heterogeneous the clients.
+        capped: Whether a client that already holds N / K samples gets nothing of the classes that follow, which evens
+            out the sizes, as in the paper's code.
+        least: Samples that every client has: the partition is drawn again until it is so.
+        seed: Seed of the partition.
 
     >>> labels = np.arange(2000) % 10
     >>> client = Dirichlet(K=5, alpha=0.3)(labels)
@@ -87,7 +96,12 @@ class Dirichlet:
 
 @dataclass(frozen=True)
 class Shards:
-    """Sorted by label and cut into equal shards, ``per_client`` of them to each client (McMahan et al. 2017).
+    """Sorted by label and cut into equal shards, a few of them to each client (McMahan et al. 2017).
+
+    Args:
+        K: Number of clients.
+        per_client: Shards for each client.
+        seed: Seed of the partition.
 
     >>> labels = np.repeat(np.arange(10), 20)
     >>> client = Shards(K=10, per_client=2)(labels)
@@ -119,7 +133,12 @@ class Shards:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """Sizes in proportion to draws of density a x^(a-1) on [0, 1] (the paper's law for p_k, a = 3); labels at random.
+    """Sizes in proportion to draws of density a x^(a-1) on [0, 1]; labels at random.
+
+    Args:
+        K: Number of clients.
+        a: Exponent of the law of the sizes; 3 is the paper's for p_k.
+        seed: Seed of the partition.
 
     >>> int(np.bincount(PowerLaw(K=4)(np.zeros(1000, int))).sum())
     1000

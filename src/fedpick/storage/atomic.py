@@ -39,7 +39,12 @@ def atomic_file(path: str | Path, *, owner: str) -> Iterator[IO[bytes]]:
 
 
 def write_atomic(path: str | Path, content: str | bytes, *, owner: str) -> Path:
-    """Write a whole file atomically; text is UTF-8.
+    """Write a whole file atomically.
+
+    Args:
+        path: The file; its folder is made where it does not exist.
+        content: Bytes, or text, which becomes UTF-8.
+        owner: Who writes, for the error message.
 
     >>> import tempfile
     >>> write_atomic(Path(tempfile.mkdtemp()) / "note.txt", "hello", owner="docs").read_text()

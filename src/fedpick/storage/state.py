@@ -54,7 +54,13 @@ def save_state(path: str | Path, state: State, *, owner: str, what: str) -> None
 
 
 def load_state(path: str | Path, *, owner: str, what: str) -> State:
-    """Read what ``save_state`` wrote; raises ``StateError`` or ``ForeignStateError``, each with one sentence."""
+    """Read what ``save_state`` wrote.
+
+    Args:
+        path: The file.
+        owner: What the state must belong to.
+        what: As for ``save_state``.
+    """
     path, name = Path(path), f"{what} {str(path)!r}"
     try:
         content = path.read_bytes()

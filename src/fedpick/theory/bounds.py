@@ -68,7 +68,12 @@ class Constants:
 
     @classmethod
     def of(cls, problem: Problem, start: ArrayLike, **others: Any) -> "Constants":
-        """Those of a problem and runs that begin at ``start``; ``others`` are tau, m and what is not the default.
+        """The constants of a problem and of runs that begin at ``start``.
+
+        Args:
+            problem: The problem, which has mu, L and Gamma.
+            start: w of the first round.
+            **others: tau, m and whatever is not the default.
 
         >>> from fedpick.theory import two_clients
         >>> Constants.of(two_clients(a=1.0, b=3.0), [1.0], tau=2, m=1).distance
