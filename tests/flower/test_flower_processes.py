@@ -156,28 +156,23 @@ def test_tls_and_node_authentication_as_the_documentation_says(tmp_path):
     assert set(here) == {
         *("--ssl-ca-certfile", "--ssl-certfile", "--ssl-keyfile", "--root-certificates", secret),
     }
-    security = {
-        "superlink": [
-            *(word for name in ("--ssl-ca-certfile", "--ssl-certfile", "--ssl-keyfile") for word in (name, here[name])),
-            "--enable-supernode-auth",
-        ],
-        "connection": [f'root-certificates = "{here["--root-certificates"]}"'],
-    }
-    with Network(tmp_path, security) as network:
-        network.superlink()
+    certificates = ("--ssl-ca-certfile", "--ssl-certfile", "--ssl-keyfile")
+    security = [*(word for name in certificates for word in (name, here[name])), "--enable-supernode-auth"]
+    with Network(tmp_path) as network:
+        network.superlink(*security, connection=f'root-certificates = "{here["--root-certificates"]}"')
         for k in range(2):  # the key of the third is not registered
             key = tmp_path / "certificates" / f"client-{k}.pub"
             register = [_tool("flwr"), "supernode", "register", str(key), "here"]
             subprocess.run(register, env=network.environment, check=True, capture_output=True, timeout=60)
         root = ["--root-certificates", here["--root-certificates"]]
         for k in range(3):
-            network.supernode(k, [*root, secret, str(tmp_path / "certificates" / f"client-{k}")])
-        network.supernode(3, ["--insecure"])
-        network.supernode(4, root, name="without-key")
+            network.supernode(k, *root, secret, str(tmp_path / "certificates" / f"client-{k}"))
+        network.supernode(3, "--insecure")
+        network.supernode(4, *root)  # without a key
         settings = {"clients": 2, "m": 1, "d": 2, "rounds": 3, "wait": START, "folder": str(tmp_path / "kept")}
         run = Run(network, faulty_app(tmp_path), settings)
         assert run.end(START + 3 * 120) == 0, run.text
-        refused = [network.log(name) for name in ("supernode-2", "supernode-3", "without-key")]
+        refused = [network.log(name) for name in ("supernode-2", "supernode-3", "supernode-4")]
     arrays, about = kept(tmp_path / "kept")
     assert about["clients"] == ["partition-id=0", "partition-id=1"]
     assert (arrays["records/available"] == 2).all()

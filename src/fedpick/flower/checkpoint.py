@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from fedpick.config import unstructure
 from fedpick.flower.clients import ClientTable
+from fedpick.flower.messages import read_metric
 from fedpick.metrics import METRICS, OVER_CLIENTS, traffic
 from fedpick.protocol import Selector
 from fedpick.storage import ForeignStateError, RunStore, State, StateError, load_state, save_state
@@ -213,8 +214,9 @@ def _describe(selector: Selector[Any]) -> dict[str, Any]:
         return {"kind": type(selector).__qualname__, "text": repr(selector)}
 
 
-def client_metrics(replies: Sequence[Message], weights: Sequence[float]) -> dict[str, float]:
-    """The metrics over clients; ``loss`` is weighted, in all others each client counts once."""
+def client_metrics(replies: Sequence[Message], key: str) -> dict[str, float]:
+    """The metrics over clients; ``loss`` weighs them by the metric ``key``, in all others each client counts once."""
+    weights = [read_metric(reply, key) for reply in replies]
     records = [next(iter(reply.content.metric_records.values())) for reply in replies]
     loss, accuracy = (np.array([_find(record, word) for record in records]) for word in ("loss", "acc"))
     values = {"loss": loss, "accuracy": accuracy}

@@ -21,9 +21,6 @@ class ClientTable:
     A client that reports a partition-id below K gets the row of that number, others the first free row. The table
     grows by a quarter when it is full.
 
-    Args:
-        rows: The number of rows to begin with.
-
     >>> table = ClientTable(2)
     >>> table.join(node=901, identity="partition-id=1", size=30.0), table.join(902, "name=Oslo", 50.0)
     (1, 0)

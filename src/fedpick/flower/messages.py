@@ -53,12 +53,7 @@ def exchange(grid: Grid, messages: Sequence[Message], timeout: float | None) -> 
 
 
 class FilteredGrid(Grid):
-    """A grid that lists only some nodes, and that pulls replies more often than Flower's three seconds.
-
-    Args:
-        grid: The grid behind it.
-        nodes: The nodes to list, a node once for each of its seats; None lists all.
-    """
+    """A grid that lists only some nodes, all for None, and that pulls replies more often than every three seconds."""
 
     def __init__(self, grid: Grid, nodes: Sequence[int] | None = None) -> None:
         self.grid, self.nodes = grid, nodes
@@ -162,42 +157,32 @@ def usable_evaluations(replies: Iterable[Message], clients: Mapping[str, int], k
     if not any(read_metric(reply, key) for reply in usable):
         return []
     usable.sort(key=lambda reply: clients[reply.metadata.reply_to_message_id])
-    drop_uncommon_metrics(usable)
+    _drop_uncommon_metrics(usable)
     return usable
 
 
-def set_weights(replies: Sequence[Message], weights: Sequence[float], key: str) -> None:
-    """Overwrite the metric by which strategies weigh updates, num-examples, with these weights."""
-    for reply, weight in zip(replies, weights, strict=True):
-        _metrics(reply)[key] = float(weight)
+def weigh(
+    updates: Sequence[Message], weights: NDArray[Any] | None, model: Mapping[str, NDArray[Any]], key: str
+) -> None:
+    """Have a strategy that averages by the metric ``key`` average with these weights; None leaves the clients' own.
 
-
-def drop_uncommon_metrics(replies: Sequence[Message]) -> None:
-    """Remove metrics that not all replies have in one form, and give the records one name: strategies require it."""
-    shapes = [{key: np.shape(value) for key, value in _metrics(reply).items()} for reply in replies]
-    common = {key for key, shape in shapes[0].items() if all(other.get(key) == shape for other in shapes)}
-    for key in sorted(set().union(*shapes) - common):
-        LOG.warning("fedpick: metric %r is missing on some clients; left out", key)
-    name = next(iter(replies[0].content.metric_records))
-    for reply in replies:
-        values = {key: value for key, value in _metrics(reply).items() if key in common}
-        for old in list(reply.content.metric_records):
-            del reply.content[old]
-        reply.content[name] = MetricRecord(values)
-
-
-def scale_updates(replies: Sequence[Message], model: Mapping[str, NDArray[Any]], total: float) -> None:
-    """Scale every update, the difference to the model, by ``total``: the sum of weights by which an average divides."""
-
-    def scale(array: Array, before: NDArray[Any]) -> Array:
-        values = array.numpy()
-        if values.dtype.kind != "f":
-            return array
-        return Array(np.asarray(before + total * (values - before), values.dtype))
-
-    for reply in replies:
-        (name, record), *_ = reply.content.array_records.items()
-        reply.content[name] = ArrayRecord({key: scale(array, model[key]) for key, array in record.items()})
+    An average divides by their sum; where that is not 1, every update, the difference to the model, is scaled by it.
+    """
+    if weights is None:
+        examples = [read_metric(reply, key) for reply in updates]
+        if not all(number >= 0 for number in examples) or not any(examples):
+            LOG.warning("fedpick: some clients report no valid %s; all clients get the same weight", key)
+            for reply in updates:
+                _metrics(reply)[key] = 1.0
+    else:
+        total = float(weights.sum(dtype=np.float64))
+        for reply, weight in zip(updates, weights.tolist(), strict=True):
+            _metrics(reply)[key] = weight
+            if abs(total - 1) > 1e-5:
+                (name, record), *_ = reply.content.array_records.items()
+                scaled = {part: _scale(array, model[part], total) for part, array in record.items()}
+                reply.content[name] = ArrayRecord(scaled)
+    _drop_uncommon_metrics(updates)
 
 
 def messages_by_seat(
@@ -226,9 +211,30 @@ def messages_by_seat(
     return found
 
 
+def _scale(array: Array, before: NDArray[Any], factor: float) -> Array:
+    values = array.numpy()
+    if values.dtype.kind != "f":
+        return array
+    return Array(np.asarray(before + factor * (values - before), values.dtype))
+
+
 def _metrics(reply: Message) -> MetricRecord:
     """The record of metrics, made where there is none."""
     for record in reply.content.metric_records.values():
         return record
     reply.content["metrics"] = MetricRecord()
     return _metrics(reply)
+
+
+def _drop_uncommon_metrics(replies: Sequence[Message]) -> None:
+    """Remove metrics that not all replies have in one form, and give the records one name: strategies require it."""
+    shapes = [{key: np.shape(value) for key, value in _metrics(reply).items()} for reply in replies]
+    common = {key for key, shape in shapes[0].items() if all(other.get(key) == shape for other in shapes)}
+    for key in sorted(set().union(*shapes) - common):
+        LOG.warning("fedpick: metric %r is missing on some clients; left out", key)
+    name = next(iter(replies[0].content.metric_records))
+    for reply in replies:
+        values = {key: value for key, value in _metrics(reply).items() if key in common}
+        for old in list(reply.content.metric_records):
+            del reply.content[old]
+        reply.content[name] = MetricRecord(values)

@@ -16,17 +16,7 @@ from numpy.typing import NDArray
 
 from fedpick.flower.checkpoint import Checkpointer, History, Row, ServerState, client_metrics, server_metrics
 from fedpick.flower.clients import ClientTable
-from fedpick.flower.messages import (
-    FilteredGrid,
-    drop_uncommon_metrics,
-    messages_by_seat,
-    read_loss,
-    read_metric,
-    scale_updates,
-    set_weights,
-    update_fault,
-    usable_evaluations,
-)
+from fedpick.flower.messages import FilteredGrid, messages_by_seat, read_loss, update_fault, usable_evaluations, weigh
 from fedpick.flower.selection import Choice, Options, Queries, choose, observe, resize_memory
 from fedpick.flower.wrapped import Wrapped
 from fedpick.protocol import Report, Selector
@@ -47,11 +37,7 @@ class Round(NamedTuple):
 class Adapter:
     """Plays the rounds of a Flower strategy with the clients that a selector picks; ``Selecting`` calls it.
 
-    Args:
-        selector: What picks the clients.
-        options: The options of ``Selecting``.
-        strategy: The strategy whose settings and memory count.
-        inside: What has that strategy's own methods: itself or, for a ``SelectingMixin``, its ``super()``.
+    ``inside`` has the strategy's own methods: it is the strategy or, for a ``SelectingMixin``, its ``super()``.
     """
 
     def __init__(self, selector: Selector[Any], options: Options, strategy: Strategy, inside: Strategy) -> None:
@@ -127,8 +113,10 @@ class Adapter:
         weights = _rescale(np.asarray(selection.weights), list(updates))
         arrays, metrics = None, None
         if updates:
-            self._set_weights(list(updates.values()), weights[list(updates)], model)
-            arrays, metrics = self.inside.aggregate_train(server_round, list(updates.values()))
+            valid = list(updates.values())
+            own = weights[list(updates)] if self.options.weights == "selection" else None
+            weigh(valid, own, model, self.wrapped.weight_key)
+            arrays, metrics = self.inside.aggregate_train(server_round, valid)
         state.arrays = state.arrays if arrays is None else arrays
         state.memory = observe(self.selector, state.memory, selection, Report(jnp.asarray(losses)))
         row = self._row(current, list(updates), weights, losses)
@@ -169,7 +157,7 @@ class Adapter:
         usable = usable_evaluations(answers, clients, key)
         if not usable:
             return None
-        self.state.history.measure(client_metrics(usable, [read_metric(reply, key) for reply in usable]))
+        self.state.history.measure(client_metrics(usable, key))
         return self.inside.aggregate_evaluate(server_round, usable)
 
     def record_evaluations(self, evaluate: Evaluate) -> Evaluate:
@@ -218,21 +206,6 @@ class Adapter:
             LOG.warning("fedpick round %d: no update from %s: %s", server_round, table.identities[client], fault)
             table.quarantine(client, self.state.rounds, self.options.quarantine)
         return {i: reply for i, reply in found.items() if reply is not None and faults[i] is None}
-
-    def _set_weights(self, updates: list[Message], weights: NDArray[Any], model: Mapping[str, NDArray[Any]]) -> None:
-        """Have the strategy average the updates with the weights of the selection, or with num-examples."""
-        key = self.wrapped.weight_key
-        if self.options.weights == "selection":
-            set_weights(updates, weights.tolist(), key)
-            total = float(weights.sum(dtype=np.float64))
-            if abs(total - 1) > 1e-5:
-                scale_updates(updates, model, total)
-        else:
-            examples = [read_metric(reply, key) for reply in updates]
-            if not all(0 <= number < math.inf for number in examples) or not any(examples):
-                LOG.warning("fedpick: some clients report no valid %s; all clients get the same weight", key)
-                set_weights(updates, [1.0] * len(updates), key)
-        drop_uncommon_metrics(updates)
 
     def _row(self, current: Round, returned: list[int], weights: NDArray[Any], losses: NDArray[Any]) -> Row:
         choice, seats = current.choice, current.choice.seats

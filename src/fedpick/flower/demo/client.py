@@ -15,18 +15,11 @@ app = ClientApp()
 
 
 def data(client: int, seed: int, samples: int | None = None) -> tuple[Any, Any]:
-    """The inputs and labels of a client, whose distribution and number of samples are its own.
-
-    Args:
-        client: Its number.
-        seed: The random seed of the federation.
-        samples: Draw this many samples instead, for a test set.
-    """
+    """The inputs and labels of a client, whose distribution is its own, as is the number of samples unless given."""
     rng = np.random.default_rng([seed, client])
     size = int(rng.integers(40, 400)) if samples is None else samples
     common = np.random.default_rng([seed]).normal(size=(DIM, CLASSES))
-    own = rng.normal(size=(DIM, CLASSES))
-    centre = rng.normal(size=DIM)
+    own, centre = rng.normal(size=(DIM, CLASSES)), rng.normal(size=DIM)
     x = centre + np.random.default_rng([seed, client, samples or 0]).normal(size=(size, DIM))
     return x.astype(np.float32), np.argmax(x @ (common + 0.7 * own), axis=1)
 
@@ -85,10 +78,9 @@ def train(message: Message, context: Context) -> Message:
     config = message.content.config_records["config"]
     rng = np.random.default_rng([client, int(config["server-round"]), int(config.get("fedpick-seat", 0))])  # type: ignore[arg-type]
     w = message.content.array_records["arrays"]["w"].numpy()
-    w, found = sgd(w, x, y, steps=20, batch=32, rate=0.1, rng=rng)
-    metrics = MetricRecord({"train_loss": found, "num-examples": len(y)})
-    arrays = ArrayRecord({"w": Array(w)})
-    return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+    w, mean = sgd(w, x, y, steps=20, batch=32, rate=0.1, rng=rng)
+    metrics = MetricRecord({"train_loss": mean, "num-examples": len(y)})
+    return Message(RecordDict({"arrays": ArrayRecord({"w": Array(w)}), "metrics": metrics}), reply_to=message)
 
 
 @app.evaluate()

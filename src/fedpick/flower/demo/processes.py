@@ -30,15 +30,12 @@ class Network:
 
     Args:
         folder: Where their files and logs are.
-        security: Options for TLS and authentication of the "superlink" and the "supernode", and of the "connection" in
-            Flower's config.
     """
 
-    def __init__(self, folder: Path, security: dict[str, Any] | None = None) -> None:
-        self.folder, self.security = folder, security or {}
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.home = folder / "home"
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.home = folder, folder / "home"
         self.home.mkdir(parents=True, exist_ok=True)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         home = {"FLWR_HOME": str(self.home), "HOME": str(self.home), "PATH": _path()}
         self.environment = {**os.environ, **ENVIRONMENT, **home}
         help_ = [_tool("flower-superlink"), "--help"]
@@ -52,37 +49,40 @@ class Network:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def superlink(self) -> None:
-        """Start the SuperLink and wait until it listens."""
+    def superlink(self, *security: str, connection: str = "insecure = true") -> None:
+        """Start the SuperLink and wait until it listens.
+
+        Args:
+            *security: Its options for TLS and authentication; --insecure unless given.
+            connection: The setting in Flower's config that fits them.
+        """
         if self.one_port:
             where = ["--host", "127.0.0.1", "--port", str(self.ports[0])]
         else:
             apis = zip(("serverappio", "fleet", "control"), self.ports, strict=True)
             where = [f"--{api}-api-address=127.0.0.1:{port}" for api, port in apis]
-        options = self.security.get("superlink", ["--insecure"])
-        self.start("superlink", [_tool("flower-superlink"), *options, *where])
-        lines = ["[superlink]", 'default = "here"', "", "[superlink.here]", f'address = "127.0.0.1:{self.ports[-1]}"']
-        lines += self.security.get("connection", ["insecure = true"])
-        write_atomic(self.home / "config.toml", "\n".join(lines) + "\n", owner="federate")
+        self.start("superlink", [_tool("flower-superlink"), *(security or ["--insecure"]), *where])
+        address = f'address = "127.0.0.1:{self.ports[-1]}"'
+        config = f'[superlink]\ndefault = "here"\n\n[superlink.here]\n{address}\n{connection}\n'
+        write_atomic(self.home / "config.toml", config, owner="federate")
         for port in self.ports:
             self._until_open(port)
 
-    def supernode(self, client: int, extra: Sequence[str] | None = None, name: str | None = None) -> str:
-        """Start the SuperNode of a client; returns its name among the processes."""
-        name = name or f"supernode-{client}"
+    def supernode(self, client: int, *security: str) -> str:
+        """Start the SuperNode of a client, --insecure unless options are given; returns the name of the process."""
+        name = f"supernode-{client}"
         (port,) = free_ports(1)
         own = ["--port", str(port)] if self.one_port else ["--clientappio-api-address", f"127.0.0.1:{port}"]
         fleet = self.ports[0 if self.one_port else 1]
-        options = self.security.get("supernode", ["--insecure"]) if extra is None else extra
         where = ["--superlink", f"127.0.0.1:{fleet}", "--node-config", f"partition-id={client}"]
-        self.start(name, [_tool("flower-supernode"), *options, *where, *own])
+        self.start(name, [_tool("flower-supernode"), *(security or ["--insecure"]), *where, *own])
         return name
 
-    def start(self, name: str, command: Sequence[str], **extra: str) -> None:
+    def start(self, name: str, command: Sequence[str]) -> None:
         """Start a process in a group of its own, whose children end with it."""
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                command, env={**self.environment, **extra}, stdout=log, stderr=log, start_new_session=True
+                command, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
 
     def run(self, app: Path, settings: dict[str, Any]) -> subprocess.Popen[str]:
