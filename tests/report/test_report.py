@@ -7,12 +7,12 @@ import pytest
 
 from fedpick.report import Chart, curve, dot, figure, page, paragraph, picture, table, write_chart
 
-ROWS = (dot("a", "p", "1", 1, 0, 2), dot("b", "q", "1", 1, 0, 2))
+ROWS = (dot("a", "p", "1", value=1, low=0, high=2), dot("b", "q", "1", value=1, low=0, high=2))
 CHART = Chart("x", "dots", title="t", text="t", rows=ROWS)
 
 
 def test_charts_keep_what_can_be_seen():
-    rows = curve("a", "", np.arange(1000), np.ones((3, 1000)))
+    rows = curve("a", "", np.arange(1000), values=np.ones((3, 1000)))
     assert len(rows) == 80
     assert rows[0]["x"] == 0
     assert rows[-1]["x"] == 999
@@ -25,7 +25,15 @@ def test_hostile_strings_are_shown_and_not_run():
     text = page(nasty, [paragraph(nasty), table(nasty, [nasty], [[nasty]], links=[nasty])])
     assert nasty not in text
     assert text.count("&lt;script&gt;") == 7
-    chart = Chart(nasty, "dots", title=nasty, text=nasty, x=nasty, y=nasty, rows=(dot(nasty, nasty, nasty, 1, 0, 2),))
+    chart = Chart(
+        nasty,
+        "dots",
+        title=nasty,
+        text=nasty,
+        x=nasty,
+        y=nasty,
+        rows=(dot(nasty, nasty, nasty, value=1, low=0, high=2),),
+    )
     assert nasty not in figure(chart)
 
 

@@ -210,9 +210,9 @@ def test_sums_over_a_large_client_stay_exact():
     params = {"w": jnp.asarray(rng.normal(size=(4, 10)), jnp.float32), "b": zeros["b"]}
     logits = x @ np.asarray(params["w"], np.float64)
     each = np.log(np.exp(logits).sum(1)) - logits[np.arange(len(x)), np.asarray(big.y)]
-    for asked in (evaluate_clients(big, model, params)[0], full_losses(big, model, params, jnp.ones(4, bool))):
+    for asked in (evaluate_clients(big, model, params)[0], full_losses(big, model, params, asked=jnp.ones(4, bool))):
         np.testing.assert_allclose(asked[3], each[3:].mean(), rtol=1e-5)
-    for asked in (evaluate_clients(big, model, zeros)[0], full_losses(big, model, zeros, jnp.ones(4, bool))):
+    for asked in (evaluate_clients(big, model, zeros)[0], full_losses(big, model, zeros, asked=jnp.ones(4, bool))):
         np.testing.assert_allclose(asked, np.full(4, np.log(10), np.float32), rtol=1e-7)
 
 
@@ -225,8 +225,8 @@ def test_one_outlier_does_not_blur_the_losses_of_the_others():
             lambda key: jnp.zeros(1), lambda p, x, y, key: x[:, 0] + 0 * p[0], lambda p, x: jnp.zeros(len(x), jnp.int32)
         )
         for losses in (
-            full_losses(toy, model, jnp.zeros(1), jnp.ones(4, bool)),
-            batch_losses(toy, model, jnp.zeros(1), jnp.ones(4, bool), 1, jax.random.key(0)),
+            full_losses(toy, model, jnp.zeros(1), asked=jnp.ones(4, bool)),
+            batch_losses(toy, model, jnp.zeros(1), asked=jnp.ones(4, bool), b=1, key=jax.random.key(0)),
             evaluate_clients(toy, model, jnp.zeros(1))[0],
         ):
             assert losses[1:].tolist() == [1.0, 2.0, 3.0]
@@ -289,7 +289,7 @@ def test_a_poll_is_the_mean_loss_of_those_asked_and_nan_for_the_others():
     w = np.random.default_rng(0).normal(size=(60, 10)).astype(np.float32)
     params = {"w": jnp.asarray(w), "b": jnp.arange(10, dtype=jnp.float32)}
     asked = np.array([True, False, True, True, False, True])
-    losses = np.asarray(full_losses(federation, model, params, jnp.asarray(asked)))
+    losses = np.asarray(full_losses(federation, model, params, asked=jnp.asarray(asked)))
     both, accuracy = evaluate_clients(federation, model, params)
     x, y = np.asarray(federation.x, np.float64), np.asarray(federation.y)
     logits = x @ w + np.arange(10)
@@ -301,7 +301,7 @@ def test_a_poll_is_the_mean_loss_of_those_asked_and_nan_for_the_others():
     np.testing.assert_allclose(losses[asked], np.asarray(both)[asked], rtol=1e-5)
     assert np.isnan(losses[~asked]).all()
     everything = batch_losses(
-        federation, model, params, jnp.asarray(asked), int(federation.count.max()), jax.random.key(0)
+        federation, model, params, asked=jnp.asarray(asked), b=int(federation.count.max()), key=jax.random.key(0)
     )
     np.testing.assert_allclose(np.asarray(everything)[asked], losses[asked], rtol=1e-5)
     assert np.isnan(np.asarray(everything)[~asked]).all()
@@ -312,8 +312,8 @@ def test_at_a_model_of_zeros_all_clients_are_exactly_tied():
     model = Logistic().build(federation)
     params = model.init(jax.random.key(0))
     asked = jnp.ones(30, bool)
-    assert len(np.unique(full_losses(federation, model, params, asked))) == 1
-    assert len(np.unique(batch_losses(federation, model, params, asked, 20, jax.random.key(0)))) == 1
+    assert len(np.unique(full_losses(federation, model, params, asked=asked))) == 1
+    assert len(np.unique(batch_losses(federation, model, params, asked=asked, b=20, key=jax.random.key(0)))) == 1
 
 
 def test_the_cost_of_a_poll_grows_with_those_asked_and_not_with_evaluate_clients():
@@ -321,7 +321,7 @@ def test_the_cost_of_a_poll_grows_with_those_asked_and_not_with_evaluate_clients
     federation = Synthetic(1, 1, K=30, seed=1).federation()
     model = Logistic().build(federation)
     text = str(
-        jax.make_jaxpr(lambda p, a: full_losses(federation, model, p, a))(
+        jax.make_jaxpr(lambda p, a: full_losses(federation, model, p, asked=a))(
             model.init(jax.random.key(0)), jnp.ones(30, bool)
         )
     )

@@ -118,9 +118,10 @@ def test_an_evaluation_beside_the_rounds_is_the_same_evaluation(federation, monk
 
 def test_steps_compiled_at_a_stretch_are_the_same_steps(federation):
     model, settings = Logistic().build(federation), Local(tau=7, b=4, eta=0.05)
-    train = functools.partial(local.train, federation, model, settings, model.init(jax.random.key(0)))
+    train = functools.partial(local.train, federation, model, settings, params=model.init(jax.random.key(0)))
     for unroll in (2, 7):
-        one, other = (train(jnp.int32(3), jax.random.key(1), jnp.int32(0), number) for number in (1, unroll))
+        seat = {"client": jnp.int32(3), "key": jax.random.key(1), "t": jnp.int32(0)}
+        one, other = (train(**seat, unroll=number) for number in (1, unroll))
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, other)
 
 

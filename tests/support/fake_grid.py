@@ -149,11 +149,15 @@ def params_of(record):
 def simulated_app(federation, model, local, seed):
     """A client that trains and evaluates with the simulator's own code, and with its keys."""
     app = ClientApp()
-    fit = jax.jit(lambda params, client, key, t: train(federation, model, local, params, client, key, t))
+    fit = jax.jit(
+        lambda params, client, key, t: train(federation, model, local, params=params, client=client, key=key, t=t)
+    )
     K = federation.num_clients
-    everything = jax.jit(lambda params, client: full_losses(federation, model, params, _only(client, K))[client])
+    everything = jax.jit(lambda params, client: full_losses(federation, model, params, asked=_only(client, K))[client])
     in_part = jax.jit(
-        lambda params, client, key: batch_losses(federation, model, params, _only(client, K), local.b, key)[client]
+        lambda params, client, key: batch_losses(federation, model, params, asked=_only(client, K), b=local.b, key=key)[
+            client
+        ]
     )
 
     @app.train()

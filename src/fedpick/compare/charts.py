@@ -36,7 +36,7 @@ def _learning(compared: Comparison) -> Chart | None:
     for metric, panel in (("loss", "global loss"), ("test_accuracy", "test accuracy, %")):
         for name, result in _each(compared):
             values = result.metric(metric) * (100 if metric == "test_accuracy" else 1)
-            rows += _known(curve(name, panel, result.evaluated, values))
+            rows += _known(curve(name, panel, result.evaluated, values=values))
     title = "How fast each strategy learns"
     text = "Global loss and test accuracy by round: the mean over the seeds, with a band of one standard deviation."
     return _chart("learning", "lines", title, text, "round", "", rows)
@@ -48,7 +48,9 @@ def _race(compared: Comparison) -> Chart | None:
     for name, result in _each(compared):
         for n in result.rounds_to(compared.metric, compared.target):
             at = float(n if np.isfinite(n) else result.rounds)
-            rows.append({**dot(name, "", name, at, at, at), "mark": "reached" if np.isfinite(n) else missed})
+            rows.append(
+                {**dot(name, "", name, value=at, low=at, high=at), "mark": "reached" if np.isfinite(n) else missed}
+            )
     ends = {row["mark"] for row in rows}
     text = f"Rounds until {compared.goal}: a mark for each seed, a line for the median."
     text += f" A cross is a seed that did not get there ({missed})." if missed in ends else ""
@@ -64,8 +66,9 @@ def _profile(compared: Comparison) -> Chart | None:
     rows: list[Row] = []
     for name, result in _each(compared):
         counts = result.counts
-        rows += _known(curve(name, "", rank, 100 * counts[:, order] / np.maximum(counts.sum(axis=1, keepdims=True), 1)))
-    rows += curve("data share", "", rank, 100 * first.share[None, order])
+        seats = 100 * counts[:, order] / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        rows += _known(curve(name, "", rank, values=seats))
+    rows += curve("data share", "", rank, values=100 * first.share[None, order])
     text = (
         "The part of all seats that each client held, clients sorted by their part of the data, which is drawn as well."
     )
@@ -82,10 +85,12 @@ def _fairness(compared: Comparison) -> Chart | None:
             continue
         low, half, high = (np.quantile(result.metrics["client_loss"], q, axis=-1).mean(axis=0) for q in (0.1, 0.5, 0.9))
         keep = thin_indices(len(half))
-        for row, down, up in zip(curve(name, middle, result.evaluated, half), low[keep], high[keep], strict=True):
+        for row, down, up in zip(
+            curve(name, middle, result.evaluated, values=half), low[keep], high[keep], strict=True
+        ):
             rows.append({**row, "low": float(f"{down:.6g}"), "high": float(f"{up:.6g}")})
     for name, result in _each(compared):
-        rows += curve(name, worst, result.evaluated, result.metric("worst_loss"))
+        rows += curve(name, worst, result.evaluated, values=result.metric("worst_loss"))
     text = (
         "The clients' own losses by round, mean over the seeds: the median client with the band from the 10th to the "
         "90th percentile, and the client that is worst off."
@@ -99,7 +104,7 @@ def _skew(compared: Comparison) -> Chart | None:
         skew = result.metric("skew")[:, 1:]  # before the first round nobody was selected
         with np.errstate(invalid="ignore"):
             finite = np.isfinite(skew).all(axis=0)
-        rows += curve(name, "", result.evaluated[1:][finite], skew[:, finite]) if finite.any() else []
+        rows += curve(name, "", result.evaluated[1:][finite], values=skew[:, finite]) if finite.any() else []
     text = (
         "The selection skew: the loss of the selected clients over that of all clients. Above 1, selection prefers "
         "those who are worse off: faster, at the price of a bias. It is taken after training, which has lowered the "
@@ -119,7 +124,7 @@ def _costs(compared: Comparison) -> Chart | None:
             ("against simulated seconds", costs["seconds"]),
         ):
             total = np.concatenate([[0.0], np.asarray(spent, float).mean(axis=0).cumsum()])
-            rows += curve(name, panel, total[result.evaluated], factor * result.metric(metric))
+            rows += curve(name, panel, total[result.evaluated], values=factor * result.metric(metric))
     what = "test accuracy, %" if accuracy else "global loss"
     text = (
         f"{what[0].upper()}{what[1:]} against all traffic, polls included, and against simulated time, in which the "
@@ -133,7 +138,7 @@ def partition_chart(summary: Summary) -> Chart:
     order = np.argsort(-summary.sizes, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_CLIENTS)).round().astype(int))]
     rows = [
-        cell(str(label), int(client), int(summary.labels[client, label]), int(summary.sizes[client]))
+        cell(str(label), int(client), samples=int(summary.labels[client, label]), size=int(summary.sizes[client]))
         for client in shown
         for label in range(summary.labels.shape[1])
     ]

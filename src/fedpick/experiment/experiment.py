@@ -5,7 +5,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,7 @@ class Experiment:
     model: ModelSpec
     selector: Selector[Any]
     local: Local
+    _: KW_ONLY
     rounds: int
     seeds: tuple[int, ...] = (0,)
     redraw: bool = False

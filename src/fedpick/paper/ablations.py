@@ -46,7 +46,7 @@ def _objective(runs: ItemRuns) -> Outcome:
                 panel = f"alpha = {alpha:g}"
                 rows += [dot_with_spread(o, panel, name, accuracy(result)) for o, result in results.items()]
                 values = 100 * cross_entropy.metric("test_accuracy")
-                curves += curve(name, f"{panel}: test accuracy, %", cross_entropy.evaluated, values)
+                curves += curve(name, f"{panel}: test accuracy, %", cross_entropy.evaluated, values=values)
             ends = [f"{Spread.of(accuracy(result)):.1f}" for result in results.values()]
             r60 = [number_text(rounds_until(result)) for result in results.values()]
             table.append((f"{alpha:g}", setting, name, *ends, *r60))
@@ -118,8 +118,8 @@ def _rates(runs: ItemRuns) -> Outcome:
         mean = interval(100 * (pow_d.metric("test_accuracy") - rand.metric("test_accuracy")).mean(axis=1))
         panel = f"alpha = {alpha:g}"
         for what, (middle, low, high) in (("after the last round", gap), ("mean over the rounds", mean)):
-            ends = (low, high) if np.isfinite(high) else (middle, middle)
-            rows.append(dot(objective, f"{panel}: {what}", f"{eta:g}", middle, *ends))
+            low, high = (low, high) if np.isfinite(high) else (middle, middle)
+            rows.append(dot(objective, f"{panel}: {what}", f"{eta:g}", value=middle, low=low, high=high))
         r60 = [rounds_until(result) for result in (rand, pow_d)]
         ratio = number_text(r60[1] / r60[0], 2) if np.isfinite(r60[0]) else "-"
         last = [f"{accuracy(result).mean():.1f}" for result in (rand, pow_d)]

@@ -77,7 +77,7 @@ def dot_with_spread(name: str, panel: str, x: str, values: NDArray[Any]) -> Row:
     """A chart's dot for the mean over seeds, with one standard deviation."""
     mean, deviation = Spread.of(values)
     deviation = float(np.nan_to_num(deviation))
-    return dot(name, panel, x, mean, mean - deviation, mean + deviation)
+    return dot(name, panel, x, value=mean, low=mean - deviation, high=mean + deviation)
 
 
 def accuracy(result: Result) -> NDArray[Any]:

@@ -35,9 +35,9 @@ def _figure_1(runs: ItemRuns) -> Outcome:
     highest, random, paper = excess_by_round(PowerOfChoice(m=1, d=2), 1), excess_by_round(Rand(m=1), 200), replay(ORDER)
     rounds = np.arange(ROUNDS + 1)
     rows = [
-        *curve("higher loss", "", rounds, highest),
-        *curve("at random", "", rounds, random),
-        *curve("at random, the paper's order", "", rounds[: len(paper)], paper),
+        *curve("higher loss", "", rounds, values=highest),
+        *curve("at random", "", rounds, values=random),
+        *curve("at random, the paper's order", "", rounds[: len(paper)], values=paper),
     ]
     ahead = highest[0, : len(paper)].sum() < paper.sum()
     wins, number = _other_pairs()

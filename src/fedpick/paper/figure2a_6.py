@@ -38,7 +38,7 @@ def _figure_2a(runs: ItemRuns) -> Outcome:
         near: dict[str, Any] = {}
         for name in names:
             gap = gaps[name].metric("loss")
-            rows += curve(name, f"K = {K}, m = {K // 10}", gaps[name].evaluated, np.log10(gap))
+            rows += curve(name, f"K = {K}, m = {K // 10}", gaps[name].evaluated, values=np.log10(gap))
             near[name] = _rounds_near(gaps[name])
             floors[K, name] = gap[:, -1]
         for name in names[1:]:
@@ -98,7 +98,7 @@ def _figure_6(runs: ItemRuns) -> Outcome:
         frequency[name] = counts / counts.sum(axis=1, keepdims=True)
     rows = []
     for name, values in (("data share", share), *frequency.items()):  # of the first draw, as the paper shows one
-        rows += curve(name, "", 1 + np.arange(share.shape[1]), values[0][np.argsort(-share[0])])
+        rows += curve(name, "", 1 + np.arange(share.shape[1]), values=values[0][np.argsort(-share[0])])
     distance = {name: np.abs(frequency[name] - share).sum(axis=1) / 2 for name in names}
     table = []
     for name in names:

@@ -24,7 +24,7 @@ def _figure_2b(runs: ItemRuns) -> Outcome:
             for place, measure in ((0, "rho-bar: speed"), (1, "rho-tilde / rho-bar: bias")):
                 spread = value[:, place].std()
                 mean = float(value[:, place].mean())
-                rows.append(dot(f"K = {K}", measure, name, mean, mean - spread, mean + spread))
+                rows.append(dot(f"K = {K}", measure, name, value=mean, low=mean - spread, high=mean + spread))
             table.append((f"{K}", name, *(f"{mean:.2f}" for mean in value.mean(axis=0))))
         names = list(values)
         for name in names[1:]:

@@ -26,10 +26,10 @@ def _conclude(runs: ItemRuns) -> Outcome:
     floors = []
     for m in SEATS:
         base = runs[m, "rand"]
-        rows += curve("rand", f"m = {m}", base.evaluated, base.metric("loss"))
+        rows += curve("rand", f"m = {m}", base.evaluated, values=base.metric("loss"))
         for factor, claimed in CLAIMED.items():
             result = runs[m, factor]
-            rows += curve(f"pow-d, d = {factor}m", f"m = {m}", result.evaluated, result.metric("loss"))
+            rows += curve(f"pow-d, d = {factor}m", f"m = {m}", result.evaluated, values=result.metric("loss"))
             median, low, high, counted = speed_up(result, base, "loss", TARGET)
             met: Met = "no" if high <= 1 else "unclear"
             if low > 1:

@@ -45,7 +45,9 @@ def by_round(name: str, title: str, runs: ItemRuns, names: Iterable[str]) -> Cha
     for metric, unit, panel in (("test_accuracy", 100, "test accuracy, %"), ("loss", 1, "training loss")):
         for alpha, strategy in itertools.product((2.0, 0.3), names):
             result = runs[alpha, strategy]
-            rows += curve(strategy, f"alpha = {alpha:g}: {panel}", result.evaluated, unit * result.metric(metric))
+            rows += curve(
+                strategy, f"alpha = {alpha:g}: {panel}", result.evaluated, values=unit * result.metric(metric)
+            )
     text = "Test accuracy and training loss by round for each strategy, alpha = 2 and 0.3; the bands are spreads."
     return Chart(name, "lines", title=title, text=text, x="round", rows=tuple(rows))
 

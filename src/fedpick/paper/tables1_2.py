@@ -190,15 +190,14 @@ def _chart(results: dict[str, Result], published: dict[str, Column], alpha: floa
     rows = []
     for name, column in published.items():
         panel = "test accuracy, %"
-        rows.append(
-            dot("paper", panel, name, column.accuracy, column.accuracy - column.spread, column.accuracy + column.spread)
-        )
+        mean, spread = column.accuracy, column.spread
+        rows.append(dot("paper", panel, name, value=mean, low=mean - spread, high=mean + spread))
         rows.append(dot_with_spread("ours", panel, name, accuracy(results[name])))
     for name, column in published.items():
         r60 = rounds_until(results[name])
-        rows.append(dot("paper", "R60, rounds", name, column.r60, column.r60, column.r60))
+        rows.append(dot("paper", "R60, rounds", name, value=column.r60, low=column.r60, high=column.r60))
         if np.isfinite(r60):
-            rows.append(dot("ours", "R60, rounds", name, r60, r60, r60))
+            rows.append(dot("ours", "R60, rounds", name, value=r60, low=r60, high=r60))
     text = "Test accuracy with its spread, and rounds to 60 %, the paper's and ours, for each column of the table."
     return Chart(
         f"table{number}",

@@ -109,14 +109,14 @@ def _select(selector: Any, *arguments: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _train(model: Model, federation: Federation, local: Local, *seat: Any) -> Any:
-    return train(federation, model, local, *seat)
+def _train(model: Model, federation: Federation, local: Local, params: Any, client: Any, key: Any, t: Any) -> Any:
+    return train(federation, model, local, params=params, client=client, key=key, t=t)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _poll_all(model: Model, federation: Federation, local: Local, params: Any, client: Any, key: Any) -> Any:
     asked = jnp.arange(federation.num_clients, dtype=jnp.int32) == client
-    return full_losses(federation, model, params, asked)[client]
+    return full_losses(federation, model, params, asked=asked)[client]
 
 
 @functools.partial(jax.jit, static_argnums=0)

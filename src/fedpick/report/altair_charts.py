@@ -17,7 +17,7 @@ def to_altair(chart: Chart) -> Any:
     """The chart as an Altair object: panels side by side, a click in the legend isolates one strategy.
 
     >>> from fedpick.report import dot
-    >>> rows = (dot("ours", "", "rand", 1.0, 0.5, 1.5),)
+    >>> rows = (dot("ours", "", "rand", value=1.0, low=0.5, high=1.5),)
     >>> to_altair(Chart("one", "dots", title="One", text="One dot.", rows=rows)).to_dict()["title"]["text"]
     'One'
     """
@@ -141,7 +141,7 @@ def picture(chart: Chart, kind: Literal["svg", "pdf", "png"]) -> bytes:
         kind: Format of the picture.
 
     >>> from fedpick.report import dot
-    >>> rows = (dot("ours", "", "rand", 1.0, 0.5, 1.5),)
+    >>> rows = (dot("ours", "", "rand", value=1.0, low=0.5, high=1.5),)
     >>> picture(Chart("one", "dots", title="One", text="One dot.", rows=rows), "svg")[:4]
     b'<svg'
     """

@@ -29,7 +29,7 @@ class Chart:
         log_y: Whether the y axis is logarithmic.
         columns: Panels per row.
 
-    >>> Chart("one", "dots", title="One", text="", rows=(dot("ours", "", "rand", 1, 0, 2),)).names
+    >>> Chart("one", "dots", title="One", text="", rows=(dot("ours", "", "rand", value=1, low=0, high=2),)).names
     ['ours']
     """
 
@@ -56,7 +56,7 @@ class Chart:
         return list(dict.fromkeys(row["panel"] for row in self.rows))
 
 
-def curve(name: str, panel: str, x: ArrayLike, values: ArrayLike) -> list[Row]:
+def curve(name: str, panel: str, x: ArrayLike, *, values: ArrayLike) -> list[Row]:
     """Rows of a curve: the mean over seeds, plus and minus one standard deviation, thinned.
 
     Args:
@@ -65,7 +65,7 @@ def curve(name: str, panel: str, x: ArrayLike, values: ArrayLike) -> list[Row]:
         x: The points on the x axis.
         values: A row of values for each seed.
 
-    >>> curve("rand", "loss", [0, 1], [[1.0, 0.5], [1.0, 0.7]])[1]["y"]
+    >>> curve("rand", "loss", [0, 1], values=[[1.0, 0.5], [1.0, 0.7]])[1]["y"]
     0.6
     """
     at, runs = np.asarray(x), np.atleast_2d(np.asarray(values, float))
@@ -84,7 +84,7 @@ def thin_indices(number: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, number - 1, min(number, POINTS)).round().astype(int))
 
 
-def cell(label: str, client: int, samples: int, size: int) -> Row:
+def cell(label: str, client: int, *, samples: int, size: int) -> Row:
     """A row of a heat map.
 
     Args:
@@ -93,13 +93,13 @@ def cell(label: str, client: int, samples: int, size: int) -> Row:
         samples: Number of samples with this label at this client.
         size: Number of all samples of the client.
 
-    >>> cell("7", 3, 12, 40)["y"]
+    >>> cell("7", 3, samples=12, size=40)["y"]
     3
     """
     return {"name": "", "panel": "", "x": label, "y": client, "samples": samples, "size": size}
 
 
-def dot(name: str, panel: str, x: Any, value: float, low: float, high: float) -> Row:
+def dot(name: str, panel: str, x: Any, *, value: float, low: float, high: float) -> Row:
     """A row of a dot chart: one value with its spread.
 
     Args:
@@ -109,7 +109,7 @@ def dot(name: str, panel: str, x: Any, value: float, low: float, high: float) ->
         value: The value.
         low, high: Ends of its spread.
 
-    >>> dot("ours", "", "rand", 1.0, 0.5, 1.5)["y"]
+    >>> dot("ours", "", "rand", value=1.0, low=0.5, high=1.5)["y"]
     1.0
     """
     return _row(name, panel, x, value, low, high)

@@ -82,7 +82,7 @@ def figure(chart: Chart) -> str:
     """An interactive chart: tooltips, a clickable legend, and a menu to save it.
 
     >>> from fedpick.report import dot
-    >>> rows = (dot("ours", "", "rand", 1.0, 0.5, 1.5),)
+    >>> rows = (dot("ours", "", "rand", value=1.0, low=0.5, high=1.5),)
     >>> figure(Chart("one", "dots", title="One", text="One dot.", rows=rows)).startswith("<figure>")
     True
     """

@@ -25,6 +25,6 @@ def chart(title: str, curves: Iterable[Curve]) -> Chart:
     for metric, name, rounds, values in curves:
         panel, finite = metric.replace("_", " "), np.isfinite(values).all(axis=0)
         panels[panel] = None
-        rows += curve(name, panel, rounds[finite], values[:, finite]) if finite.any() else []
+        rows += curve(name, panel, rounds[finite], values=values[:, finite]) if finite.any() else []
     text = f"{', '.join(panels)} by round: the mean over the seeds, with one standard deviation."
     return Chart("result", "lines", title=title, text=text, x="round", rows=tuple(rows))

@@ -61,7 +61,9 @@ def interval(values: Any, level: float = 0.95, least: float = 0.0) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def median_interval(values: Any, level: float = 0.95, draws: int = 2000, seed: int = 0) -> tuple[float, float, float]:
+def median_interval(
+    values: Any, *, level: float = 0.95, draws: int = 2000, seed: int = 0
+) -> tuple[float, float, float]:
     """The median over seeds and a bootstrap confidence interval; between a number and inf, the median is inf.
 
     Args:

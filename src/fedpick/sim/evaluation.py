@@ -31,7 +31,9 @@ class Evaluation(NamedTuple):
     skew: Float[Array, ""]
 
 
-def full_losses(federation: Federation, model: Model, params: Params, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
+def full_losses(
+    federation: Federation, model: Model, params: Params, *, asked: Bool[Array, " K"]
+) -> Float[Array, " K"]:
     """F_k(w), the mean over all local data, of the clients asked; NaN for the others.
 
     Their data are evaluated in blocks of parts, in a loop whose length is traced: the cost grows with the number of
@@ -46,7 +48,7 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
     >>> from fedpick.sim import Quadratic, QuadraticModel
     >>> federation = Quadratic(K=3).federation()
     >>> model = QuadraticModel().build(federation)
-    >>> losses = full_losses(federation, model, model.init(jax.random.key(0)), jnp.array([True, False, True]))
+    >>> losses = full_losses(federation, model, model.init(jax.random.key(0)), asked=jnp.array([True, False, True]))
     >>> jnp.isnan(losses).tolist()
     [False, True, False]
     """
@@ -78,7 +80,7 @@ def full_losses(federation: Federation, model: Model, params: Params, asked: Boo
 
 
 def batch_losses(
-    federation: Federation, model: Model, params: Params, asked: Bool[Array, " K"], b: int, key: PRNGKeyArray
+    federation: Federation, model: Model, params: Params, *, asked: Bool[Array, " K"], b: int, key: PRNGKeyArray
 ) -> Float[Array, " K"]:
     """The mean over one fresh mini-batch of min(b, D_k) samples of the clients asked; NaN for the others.
 
@@ -114,13 +116,13 @@ def batch_losses(
 class Poll(NamedTuple):
     """A kind of poll: the answers of the clients asked, and the number of samples that each evaluates for it."""
 
-    losses: Callable[[Federation, Model, Params, Bool[Array, " K"], int, PRNGKeyArray], Float[Array, " K"]]
+    losses: Callable[..., Float[Array, " K"]]  # as batch_losses
     samples: Callable[[Int[Array, " K"], int], Int[Array, " K"]]
 
 
 POLLS = {
     "full": Poll(
-        lambda federation, model, params, asked, b, key: full_losses(federation, model, params, asked),
+        lambda federation, model, params, *, asked, b, key: full_losses(federation, model, params, asked=asked),
         samples=lambda count, b: count,
     ),
     "batch": Poll(batch_losses, samples=lambda count, b: jnp.minimum(count, b)),

@@ -84,6 +84,7 @@ def train(
     federation: Federation,
     model: Model,
     local: Local,
+    *,
     params: Params,
     client: Int[Array, ""],
     key: PRNGKeyArray,

@@ -115,7 +115,7 @@ def one_round(
     clients = Clients(federation.size, setup.availability(here, t, K))
 
     def poll(key: PRNGKeyArray, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
-        return POLLS[selector.poll].losses(federation, setup.model, progress.params, asked, local.b, key)
+        return POLLS[selector.poll].losses(federation, setup.model, progress.params, asked=asked, b=local.b, key=key)
 
     candidates, _, selection = pick(selector, keys, progress.selector, clients, poll)
     asked = candidates & (selector.poll in POLLS)
@@ -126,8 +126,9 @@ def one_round(
 
     def one_seat(seat: Int[Array, ""], client: Int[Array, ""]) -> tuple[Params, Float[Array, ""]]:
         key = seat_key(keys.train, seat, client)
+        now = jnp.asarray(t, jnp.int32)
         return train(
-            federation, setup.model, local, progress.params, client, key, jnp.asarray(t, jnp.int32), setup.unroll
+            federation, setup.model, local, params=progress.params, client=client, key=key, t=now, unroll=setup.unroll
         )
 
     models, train_losses = jax.vmap(one_seat)(seats, seated) if inspect is None else inspect(one_seat, selection)

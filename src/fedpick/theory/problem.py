@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import jax
@@ -39,6 +39,7 @@ class Problem:
     share: NDArray[Any] = field(repr=False)
     formula: Formula = field(repr=False)
     data: Any = field(repr=False)
+    _: KW_ONLY
     optimum: NDArray[Any]
     lowest: NDArray[Any] = field(repr=False)
     mu: float
@@ -98,7 +99,7 @@ def quadratic_problem(share: ArrayLike, h: ArrayLike, e: ArrayLike) -> Problem:
     optimum = np.linalg.solve(np.tensordot(p, H, 1), p @ e)
 
     least, most = float(curvature.min()), float(curvature.max())
-    return Problem(p, _quadratic, (H, center), optimum, np.zeros(K), least, most)
+    return Problem(p, _quadratic, (H, center), optimum=optimum, lowest=np.zeros(K), mu=least, L=most)
 
 
 def _quadratic(data: Any, w: Any) -> Any:
@@ -210,7 +211,7 @@ def _minimise(
         least, most = curvature(lambda w: formula(data, w), points)
         mu, L = least if mu is None else mu, most if L is None else L
     require("numerical_problem", "mu", mu, f"at least 0 and at most L={L:.6g}", lambda mu: (mu >= 0) & (mu <= L))
-    return Problem(p, formula, data, points[0], lowest, mu, L, residual)
+    return Problem(p, formula, data, optimum=points[0], lowest=lowest, mu=mu, L=L, residual=residual)
 
 
 @functools.partial(jax.jit, static_argnames=("formula",))
