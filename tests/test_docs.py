@@ -1,6 +1,7 @@
 """The documentation is true: its code runs, links lead somewhere, messages exist, and every public name is in it."""
 
 import ast
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -86,7 +87,7 @@ def test_the_table_of_strategies_is_the_table():
 
 # Rooms and modules that users import from; the command line is for the shell.
 ROOMS = sorted(path.parent.name for path in SOURCE.glob("[a-z]*/__init__.py") if path.parent.name != "cli")
-MODULES = ["sampling", "registry", "flower.client"]
+MODULES = ["registry", "flower.client"]
 PUBLIC = ["fedpick", *(f"fedpick.{name}" for name in (*ROOMS, *MODULES))]
 
 
@@ -114,6 +115,50 @@ def test_every_public_name_is_in_the_api_reference(module):
             if not own or re.fullmatch(rf"{name}\(.*\)", own):  # what a dataclass without a docstring is given
                 missing.append(name)  # automodule leaves out what has no docstring, and all data
     assert not missing, f"{module}: without a docstring, or data that docs/api does not describe: {missing}"
+
+
+# What has no `Args:`, and why.
+WITHOUT_ARGS = {"History": "of a run over Flower: users read it, the strategy makes it"}
+
+
+def calls(module):
+    """What users call of a module, with its parameters and how many of them need no description.
+
+    These are functions, classes and their alternative constructors. Not among them are NamedTuples, which users read,
+    protocols, which they implement, exceptions, which they catch, and fields that begin with an underscore.
+    """
+    found = importlib.import_module(module)
+    own = [name for name, value in vars(found).items() if getattr(value, "__module__", "") == module and name[0] != "_"]
+    for name in getattr(found, "__all__", own):
+        value = getattr(found, name)
+        if inspect.isclass(value) and dataclasses.is_dataclass(value):
+            fields = [field.name for field in dataclasses.fields(value) if field.init and field.name[0] != "_"]
+            yield value, fields, 0
+            for attribute, member in vars(value).items():
+                if isinstance(member, classmethod) and attribute[0] != "_":
+                    yield getattr(value, attribute), list(inspect.signature(getattr(value, attribute)).parameters), 1
+        elif inspect.isclass(value):
+            made = "__init__" in vars(value) and not getattr(value, "_is_protocol", False)
+            if made and not issubclass(value, Exception):
+                yield value, list(inspect.signature(value).parameters), 0
+        elif inspect.isroutine(value) or hasattr(value, "__wrapped__"):
+            yield value, list(inspect.signature(value).parameters), 1
+
+
+@pytest.mark.parametrize("module", [*PUBLIC, "fedpick.protocol", "fedpick.pytrees"])
+def test_every_argument_of_what_users_call_is_described(module):
+    missing = {}
+    for value, parameters, free in calls(module):
+        section = re.search(r"^Args:\n((?: +.*\n?|\n)*)", inspect.getdoc(value) or "", re.MULTILINE)
+        described = set()
+        for names in re.findall(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*):", section[1] if section else "", re.MULTILINE):
+            described.update(re.findall(r"\w+", names))
+        name = f"{value.__module__.removeprefix('fedpick.')}.{value.__qualname__}"
+        if len(parameters) > free and value.__qualname__ not in WITHOUT_ARGS and set(parameters) - described:
+            missing[name] = [one for one in parameters if one not in described]
+        unknown = described - set(parameters)
+        assert not unknown, f"{name} has no parameter {unknown}"
+    assert not missing, "\n".join(f"{name}: {parameters}" for name, parameters in missing.items())
 
 
 def test_the_api_pages_are_all_in_their_index():

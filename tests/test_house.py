@@ -134,7 +134,7 @@ def test_rooms_and_names_are_reached_from_the_root():
 
     assert sorted(fedpick.__all__) == sorted({*fedpick._NAMES, *fedpick._ROOMS})
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")} - {"cli"}
-    assert set(fedpick._ROOMS) == packages | {"registry", "sampling"}
+    assert set(fedpick._ROOMS) == packages | {"registry"}
     for name in fedpick.__all__:
         assert getattr(fedpick, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):

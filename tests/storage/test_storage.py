@@ -98,6 +98,14 @@ def test_a_run_comes_back_with_versions_and_the_device(tmp_path):
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["abc"]
 
 
+def test_a_run_goes_from_store_to_store(tmp_path):
+    other = RunStore(tmp_path / "other")
+    other.add(stored(tmp_path / "one").load("abc"))
+    run = other.load("abc")
+    assert (run.about["seed"], run.summary) == (1, {"rounds": 3})
+    np.testing.assert_array_equal(run.arrays["share"], np.ones(2))
+
+
 def test_the_device_is_the_one_that_jax_uses(monkeypatch):
     class Gpu:
         platform, device_kind = "gpu", "NVIDIA H200"

@@ -1,7 +1,6 @@
 """``fedpick federate``: a real federation on this machine, with a process for the server and one for each client."""
 
 import re
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -84,14 +83,13 @@ def _federate(settings: dict[str, Any], output: Path, quiet: bool) -> None:
             log.append(line := re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip())
             if "fedpick" in line and ("round" in line or "WARNING" in line or "connected" in line):
                 echo(line[line.index("fedpick") :].removeprefix("fedpick ").removeprefix("fedpick: "))
-        runs = list((kept / "runs").glob("*"))
+        runs = [run for identity in RunStore(kept).identities() if (run := RunStore(kept).load(identity)) is not None]
         if process.wait() != 0 or not runs:
             raise ValueError("federate: the Flower run failed; last log lines: " + " / ".join(log[-5:]))
-        shutil.copytree(runs[0], store.folder / "runs" / runs[0].name, dirs_exist_ok=True)
+        with store.locked():
+            store.add(runs[0])
     echo("all processes are stopped")
-    stored = store.load(runs[0].name)
-    assert stored is not None
-    result = result_of(stored)
+    result = result_of(runs[0])
     if result.rounds < settings["rounds"]:
         raise ValueError(f"federate: {settings['rounds']} rounds must be played, got {result.rounds}")
     _show(result, settings)

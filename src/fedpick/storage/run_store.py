@@ -133,6 +133,12 @@ class RunStore:
             for left in (part, old):
                 shutil.rmtree(left, ignore_errors=True)
 
+    def add(self, run: StoredRun) -> None:
+        """Store a run that was read from another store."""
+        own = ("format", "identity", "versions", "device", "sha256")
+        about = {name: value for name, value in run.about.items() if name not in own}
+        self.save(run.about["identity"], about, run.arrays, run.summary)
+
     def cached_result(self, name: str, settings: dict[str, Any], compute: Callable[[], Any]) -> Any:
         """What ``compute`` gives (plain data), computed once for these settings."""
         text = json.dumps([name, settings], sort_keys=True)

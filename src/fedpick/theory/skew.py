@@ -235,7 +235,7 @@ def skew_trace(result: Any) -> dict[str, NDArray[Any]]:
     conjecture holds. They are estimates because F_k* is replaced by the lowest possible value of the objective.
 
     Args:
-        result: A ``fedpick.sim`` result of R runs with E evaluations.
+        result: A result of R runs with E evaluations.
 
     >>> from fedpick import Rand
     >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
