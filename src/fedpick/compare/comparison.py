@@ -56,13 +56,12 @@ def check_target(metric: str, value: float | None) -> None:
 class Comparison:
     """Results of several strategies on one task, with the same seeds.
 
-    The baseline is ``rand`` where it is among them, else the first.
-
     Args:
         names: The names of the strategies.
         results: The result of each.
         metric: The metric of the target.
         value: The target; left out, it is the loss that every run of the baseline reaches.
+        reference: The baseline; where it is not among the names, the first of them.
 
     >>> from fedpick import PowerOfChoice, Rand
     >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
@@ -77,6 +76,7 @@ class Comparison:
     results: tuple[Result, ...]
     metric: str = "loss"
     value: float | None = None
+    reference: str = "rand"
 
     def __post_init__(self) -> None:
         check_target(self.metric, self.value)
@@ -84,8 +84,7 @@ class Comparison:
     @functools.cached_property
     def baseline(self) -> str:
         """The strategy that the others are compared with."""
-        plain = [name for name in self.names if name.split(",")[0] == "rand"]
-        return plain[0] if plain else self.names[0]
+        return self.reference if self.reference in self.names else self.names[0]
 
     @functools.cached_property
     def target(self) -> float:

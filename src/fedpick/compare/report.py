@@ -1,7 +1,7 @@
 """A comparison as a page (report.html) and as plain data (summary.json), and both again from a folder of runs."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -120,7 +120,7 @@ def report_on(
         command: The command line, for the page.
     """
     plains = tuple(experiment.to_plain() for experiment in experiments)
-    comparison = Comparison(names(plains), tuple(load_results(e, store) for e in experiments), metric, value)
+    comparison = _compare(plains, [load_results(experiment, store) for experiment in experiments], metric, value)
     runs = (identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds))
     return ComparisonReport(comparison, plains, store.provenance(runs), command)
 
@@ -160,8 +160,14 @@ def load_report(
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
     groups = _groups(list(stored.values()))
     plains = tuple(plain for plain, _ in groups)
-    comparison = Comparison(names(plains), tuple(result for _, result in groups), metric or "loss", value)
+    comparison = _compare(plains, [result for _, result in groups], metric or "loss", value)
     return ComparisonReport(comparison, plains, store.provenance(stored), command, all_runs=True)
+
+
+def _compare(plains: Sequence[Plain], results: Sequence[Result], metric: str, value: float | None) -> Comparison:
+    labels = names(plains)
+    kinds = [plain.get("selector", {}).get("kind") for plain in plains]
+    return Comparison(labels, tuple(results), metric, value, labels[kinds.index("rand") if "rand" in kinds else 0])
 
 
 def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:

@@ -118,25 +118,24 @@ class ServerState:
             "strategy": self.wrapped,
         }
         arrays = {f"{group}/{name}": values for group, named in groups.items() for name, values in named.items()}
-        facts = {"names": list(self.arrays), "identities": self.clients.identities}
-        return State({**facts, "rows": self.history.rows, "measured": list(self.history.measured.items())}, arrays)
+        facts = {"rows": self.history.rows, "measured": list(self.history.measured.items())}
+        return State({**facts, "identities": self.clients.identities}, arrays)
 
     @classmethod
     def from_state(cls, state: State, selector: Selector[Any]) -> "ServerState":
-        """What ``to_state`` wrote; the selector gives its memory the structure."""
+        """What ``to_state`` wrote, in its order; the selector gives its memory the structure."""
 
         def group(name: str) -> dict[str, NDArray[Any]]:
             start = f"{name}/"
             return {key.removeprefix(start): v for key, v in state.arrays.items() if key.startswith(start)}
 
-        facts, model, leaves = state.facts, group("model"), group("selector")
-        clients = ClientTable.from_columns(facts["identities"], group("clients"))
-        first, structure = jax.tree.flatten(selector.init(len(clients)))
+        clients = ClientTable.from_columns(state.facts["identities"], group("clients"))
+        structure = jax.tree.structure(selector.init(len(clients)))
         return cls(
-            ArrayRecord({name: Array(model[name]) for name in facts["names"]}),
+            ArrayRecord({name: Array(values) for name, values in group("model").items()}),
             clients,
-            History([Row(*row) for row in facts["rows"]], dict(facts["measured"])),
-            jax.tree.unflatten(structure, [jnp.asarray(leaves[str(i)]) for i in range(len(first))]),
+            History([Row(*row) for row in state.facts["rows"]], dict(state.facts["measured"])),
+            jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in group("selector").values()]),
             group("strategy"),
         )
 

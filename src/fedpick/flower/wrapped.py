@@ -73,7 +73,7 @@ def _flatten(value: Any) -> tuple[str, dict[str, NDArray[Any]]]:
     if isinstance(value, dict) and value and all(isinstance(part, np.ndarray | np.generic) for part in value.values()):
         return "dict", {str(key): np.asarray(part) for key, part in value.items()}
     if isinstance(value, list) and value and all(isinstance(part, np.ndarray | np.generic) for part in value):
-        return "list", {f"{i:06d}": np.asarray(part) for i, part in enumerate(value)}
+        return "list", {str(i): np.asarray(part) for i, part in enumerate(value)}
     if isinstance(value, bool | int | float | np.generic):
         return "number", {"": np.asarray(value)}
     return "none", {}
@@ -85,5 +85,5 @@ def _unflatten(kind: str, parts: dict[str, NDArray[Any]]) -> Any:
     if kind == "dict":
         return parts
     if kind == "list":
-        return [parts[key] for key in sorted(parts)]
+        return list(parts.values())
     return parts[""].item() if kind == "number" else parts[""]
