@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.made_up import made_up
 
-from fedpick.compare import Comparison, ComparisonReport, draw
+from fedpick.compare import Comparison, ComparisonReport, render_page
 from fedpick.paper import TINY, Reproduction, as_page, get_items, reproduce
 from fedpick.sim import Summary
 from fedpick.storage import RunStore
@@ -38,7 +38,7 @@ def report(tmp_path_factory):
     plains = ({"selector": {"kind": "Rand", "m": 1}}, {"selector": {"kind": HOSTILE}, "name": HOSTILE})
     told = ComparisonReport(compared, plains, (), f"fedpick compare {HOSTILE}")
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(draw(told, Summary(HOSTILE, np.array([[3, 1], [0, 2]]), 0)))
+    path.write_text(render_page(told, Summary(HOSTILE, np.array([[3, 1], [0, 2]]), 0)))
     return path
 
 
