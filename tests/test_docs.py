@@ -150,9 +150,7 @@ def test_every_argument_of_what_users_call_is_described(module):
     missing = {}
     for value, parameters, free in calls(module):
         section = re.search(r"^Args:\n((?: +.*\n?|\n)*)", inspect.getdoc(value) or "", re.MULTILINE)
-        described = set()
-        for names in re.findall(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*):", section[1] if section else "", re.MULTILINE):
-            described.update(re.findall(r"\w+", names))
+        described = set(re.findall(r"^    \*{0,2}(\w+):", section[1] if section else "", re.MULTILINE))
         name = f"{value.__module__.removeprefix('fedpick.')}.{value.__qualname__}"
         if len(parameters) > free and value.__qualname__ not in WITHOUT_ARGS and set(parameters) - described:
             missing[name] = [one for one in parameters if one not in described]

@@ -107,7 +107,8 @@ def dot(name: str, panel: str, x: Any, *, value: float, low: float, high: float)
         panel: Title of the panel.
         x: Category on the x axis.
         value: The value.
-        low, high: Ends of its spread.
+        low: Lower end of its spread.
+        high: Upper end.
 
     >>> dot("ours", "", "rand", value=1.0, low=0.5, high=1.5)["y"]
     1.0

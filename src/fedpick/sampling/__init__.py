@@ -1,4 +1,9 @@
-"""What strategies are made of: run a race, draw with replacement, take the top, break ties, fill seats."""
+"""What strategies are made of: run a race, draw with replacement, take the top, break ties, fill seats.
+
+**The race.** Client k arrives after E_k / w_k, with E_k a standard exponential. The first d to arrive are d draws
+without replacement with probability proportional to w: successive sampling, the law of
+``numpy.random.Generator.choice(replace=False, p=w)``. Every function costs O(K), and d may be traced.
+"""
 
 from fedpick.sampling.draws import (
     arrivals,

@@ -1,9 +1,4 @@
-"""Random draws: uniforms and integers, the race, draws with replacement.
-
-**The race.** Client k arrives after E_k / w_k, with E_k a standard exponential. The first d to arrive are d draws
-without replacement with probability proportional to w: successive sampling, the law of
-``numpy.random.Generator.choice(replace=False, p=w)``. Every function costs O(K), and d may be traced.
-"""
+"""Random draws: uniforms and integers, the race, draws with replacement."""
 
 import functools
 

@@ -29,11 +29,13 @@ class Federation:
     """The data of K clients and the test set; usually made by ``from_arrays`` or ``from_partition``.
 
     Args:
-        x, y: Inputs and labels of all clients, sorted by client.
+        x: Inputs of all clients, sorted by client.
+        y: Labels, 0..classes-1.
         start: First sample of each client.
         count: Number of samples of each client, which follow the first.
         size: What strategies and the global objective go by: p_k = size_k / sum size.
-        test_x, test_y: The test set, which may be empty.
+        test_x: Inputs of the test set, which may be empty.
+        test_y: Labels of the test set.
         classes: Number of classes; static.
         largest: The largest count; static.
         prepare: Turns stored inputs into what a model sees, when they are gathered: images stay bytes in memory.
@@ -138,7 +140,8 @@ class Federation:
         """A federation whose clients are made by a partition of the labels.
 
         Args:
-            x, y: Inputs and labels, a row per sample.
+            x: Inputs, a row per sample.
+            y: Labels, 0..classes-1.
             partition: Maps the labels to clients, such as ``Dirichlet(K=100, alpha=0.3)``.
             **options: As for ``from_arrays``.
 

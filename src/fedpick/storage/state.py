@@ -54,7 +54,7 @@ def save_state(path: str | Path, state: State, *, owner: str, what: str) -> None
 
 
 def load_state(path: str | Path, *, owner: str, what: str) -> State:
-    """Read what ``save_state`` wrote.
+    """Read what ``save_state`` wrote; raises ``StateError`` or ``ForeignStateError``, each with one sentence.
 
     Args:
         path: The file.
