@@ -252,7 +252,7 @@ def test_debug_shows_where_an_error_came_from():
 
 def test_an_interrupted_comparison_says_what_is_kept_and_goes_on(tmp_path):
     command = [sys.executable, "-m", "fedpick", "compare", "quadratic", "--strategies", "rand,pow-d", "-o", "out"]
-    command += ["--rounds", "4000", "--seeds", "2"]
+    command += ["--rounds", "2000", "--seeds", "2"]
     environment = {**os.environ, "FEDPICK_CACHE": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment)
     deadline = time.monotonic() + 120

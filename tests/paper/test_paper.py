@@ -57,30 +57,42 @@ def with_stand_in(patch):
     patch.setattr(FashionMNIST, "federation", lambda self: stand_in(self.partition))
 
 
-def run_everything(folder):
-    """Every run of every item in its smallest form."""
+HEAVY = ("objective", "rates")  # as many programs as all the others together
+
+
+def run_everything(folder, *names):
+    """Every run of these items in its smallest form."""
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         with_stand_in(patch)
         warnings.simplefilter("ignore")
-        run_missing([e for item in ITEMS.values() for e in item.experiments(SMALL).values()], RunStore(folder))
+        run_missing([e for name in names for e in ITEMS[name].experiments(SMALL).values()], RunStore(folder))
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """Every item concluded, from runs of a process in which XLA compiles thirty programs quickly and not well."""
-    folder = tmp_path_factory.mktemp("paper")
+def concluded(folder, names):
+    """These items concluded, from runs of a process in which XLA compiles many programs quickly and not well."""
     environment = {
         **os.environ,
         "FEDPICK_CACHE": "",
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
         "XLA_FLAGS": os.environ.get("XLA_FLAGS", "--xla_backend_optimization_level=0"),
     }
-    code = "import sys, test_paper; test_paper.run_everything(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", code, folder], check=True, env=environment)
+    code = "import sys, test_paper; test_paper.run_everything(*sys.argv[1:])"
+    subprocess.run([sys.executable, "-c", code, folder, *names], check=True, env=environment)
     store = RunStore(folder)
     with pytest.MonkeyPatch.context() as patch:
         with_stand_in(patch)
-        return store, {result.item.name: result for result in reproduce(ITEMS.values(), SMALL, store)}
+        items = [ITEMS[name] for name in names]
+        return store, {result.item.name: result for result in reproduce(items, SMALL, store)}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return concluded(tmp_path_factory.mktemp("paper"), [name for name in ITEMS if name not in HEAVY])
+
+
+@pytest.fixture(scope="module")
+def heavy(tmp_path_factory):
+    return concluded(tmp_path_factory.mktemp("heavy"), HEAVY)
 
 
 def test_no_item_of_the_paper_is_missing():
@@ -88,9 +100,9 @@ def test_no_item_of_the_paper_is_missing():
     assert {item.source for item in ITEMS.values()} == figures | {"Table 1", "Table 2", "ours"}
 
 
-@pytest.mark.parametrize("name", ITEMS)
-def test_every_item_concludes(name, tiny):
-    _, found = tiny
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in HEAVY)) for n in ITEMS])
+def test_every_item_concludes(name, request):
+    _, found = request.getfixturevalue("heavy" if name in HEAVY else "tiny")
     outcome = found[name].outcome
     assert outcome.claims
     assert outcome.charts

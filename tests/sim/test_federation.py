@@ -121,7 +121,7 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: Devices(deadline=jnp.ones(3)), "Devices: deadline must be one number, got"),
         (lambda: Dirichlet(0, 1.0), "Dirichlet: K must be at least 1, got 0"),
         (lambda: Dirichlet(5, -1.0), "Dirichlet: alpha must be finite and above 0, got -1.0"),
-        (lambda: Dirichlet(300, 0.3, least=11)(LABELS), "Dirichlet: least must be low enough to be met"),
+        (lambda: Dirichlet(30, 0.3, least=101)(LABELS), "Dirichlet: least must be low enough to be met"),
         (lambda: IID(5000)(LABELS), "IID: K must be at most the number of samples, 3000, got 5000"),
         (lambda: Shards(2000, 2)(LABELS), "Shards: K * per_client must be at most the 3000 samples, got 4000"),
         (lambda: Local(0, 5, 0.1), "Local: tau must be at least 1, got 0"),
