@@ -10,15 +10,12 @@ from hypothesis.extra import numpy as hnp
 
 from fedpick import sampling
 
-# XLA takes what is smaller than any normal number for 0, on a CPU.
-NORMAL = {"width": 32, "allow_nan": False, "allow_subnormal": False}
-FLOATS = st.floats(**NORMAL) | st.sampled_from([0.0, -0.0, 1.0, float("inf"), -float("inf")])
+FLOATS = st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, 1.0, float("inf"), -float("inf")])
 keys = st.integers(0, 2**31 - 1).map(jax.random.key)
 
 
 def floats(elements=FLOATS):
-    """Each number of clients is a program of its own: one, few, a full table of rows and columns, and one with gaps."""
-    return hnp.arrays(np.float32, st.sampled_from([1, 2, 3, 4, 7, 12]), elements=elements)
+    return hnp.arrays(np.float32, st.integers(1, 12), elements=elements)
 
 
 @given(floats(), st.integers(0, 13))
@@ -33,7 +30,7 @@ def test_earliest_takes_the_d_smallest_and_never_the_infinite(arrival, d):
 @given(keys, floats(), st.data())
 def test_largest_and_top_take_the_highest_of_the_eligible(key, score, data):
     eligible = data.draw(hnp.arrays(bool, len(score)))
-    n = data.draw(st.sampled_from([1, (len(score) + 1) // 2, len(score)]))
+    n = data.draw(st.integers(1, len(score)))
     mask = np.asarray(sampling.top_k_mask(key, jnp.asarray(score), jnp.asarray(eligible), n))
     clients, filled = map(np.asarray, sampling.top_k(key, jnp.asarray(score), jnp.asarray(eligible), n))
     assert len(set(clients[filled].tolist())) == filled.sum()
@@ -44,7 +41,7 @@ def test_largest_and_top_take_the_highest_of_the_eligible(key, score, data):
 
 
 @settings(max_examples=40)
-@given(keys, floats(st.floats(0, 1e6, **NORMAL)), st.sampled_from([1, 3, 20]))
+@given(keys, floats(st.floats(0, 1e6, width=32)), st.integers(1, 20))
 def test_draws_fall_only_on_weight(key, weight, m):
     drawn = np.asarray(sampling.draw(key, jnp.asarray(weight), m))
     assert ((drawn >= 0) & (drawn < len(weight))).all() or not weight.any()
