@@ -56,6 +56,34 @@ class Ledger(NamedTuple):
         return after
 
 
+def enter(table: Float[Array, "K ..."], selection: Selection, values: Float[Array, "m ..."]) -> Float[Array, "K ..."]:
+    """A table of what each client last said, after a round; a seat that is empty or said NaN changes nothing.
+
+    A client that spoke from several seats is entered with the mean of what it said. It costs m^2, whatever K is.
+
+    Args:
+        table: One row per client.
+        selection: The seats.
+        values: What the seats said: a number each, or a vector such as a sketch.
+
+    >>> enter(jnp.zeros(3), Selection(jnp.array([2, -1]), jnp.array([1.0, 0.0])), jnp.array([0.5, 9.0]))
+    Array([0. , 0. , 0.5], dtype=float32)
+    """
+    after: Float[Array, "K ..."] = _enter(table, selection, jnp.asarray(values, jnp.float32))
+    return after
+
+
+@jax.jit
+def _enter(table: Float[Array, "K ..."], selection: Selection, values: Float[Array, "m ..."]) -> Float[Array, "K ..."]:
+    K, m = table.shape[0], values.shape[0]
+    spoke = (selection.weights > 0) & ~jnp.isnan(values.reshape(m, -1)).any(axis=1)
+    line = jnp.where(spoke, selection.clients, K)  # beyond the last row: dropped
+    rows = jnp.where(spoke.reshape(m, *[1] * (values.ndim - 1)), values, jnp.float32(0))
+    together = ((line[:, None] == line[None, :]) & spoke[None, :]).astype(jnp.float32)
+    mean = jnp.tensordot(together / jnp.maximum(together.sum(axis=1, keepdims=True), 1), rows, 1)
+    return table.at[line].set(mean, mode="drop")
+
+
 @jax.jit  # one program in a plain Python loop over rounds
 def _observe(
     ledger: Ledger, clients: Int[Array, " m"], weights: Float[Array, " m"], loss: Float[Array, " m"]

@@ -8,27 +8,33 @@ A round, in the simulator and on a real server alike::
     state  = selector.observe(state, picked.selection, report)
 """
 
-import operator
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
 
+from fedpick.keys import RoundKeys as RoundKeys
+from fedpick.keys import client_key as client_key
+from fedpick.keys import init_key as init_key
+from fedpick.keys import round_keys as round_keys
+from fedpick.keys import seat_key as seat_key
 from fedpick.validation import known, owner_name
 
 State = TypeVar("State")
-Poll = Literal["none", "full", "batch"]
+Poll = Literal["none", "full", "batch", "norm"]
 Mask = Bool[Array, " K"]
 Losses = Float[Array, " K"]
 
 
 class Clients(NamedTuple):
-    """The facts about the K clients, given anew each round.
+    """The facts about the K clients, given anew each round; those that no strategy ``needs`` are None.
 
     ``size`` is D_k, the number of local training samples; any non-negative numbers in proportion to it will do.
+    ``expected_duration`` is the number of seconds from the start of training to the arrival of the update,
+    ``upload_duration`` the part of it in which the update is sent (both NaN where unknown), and ``leaving`` marks the
+    clients that are expected to be gone in the next round.
 
     >>> Clients(size=jnp.array([120, 30, 50]), available=jnp.array([True, True, False])).available.sum()
     Array(2, dtype=int32)
@@ -36,6 +42,9 @@ class Clients(NamedTuple):
 
     size: Real[Array, " K"]
     available: Bool[Array, " K"]
+    expected_duration: Float[Array, " K"] | None = None
+    upload_duration: Float[Array, " K"] | None = None
+    leaving: Bool[Array, " K"] | None = None
 
 
 class Selection(NamedTuple):
@@ -52,27 +61,44 @@ class Selection(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What the seats said after training; NaN is silence.
+    """What was learnt in a round; NaN is silence, and what the strategy does not need is None.
 
-    ``loss`` is the mean of the tau mini-batch losses that the client saw while it trained.
+    ``loss`` is the mean of the tau mini-batch losses that the client of a seat saw while it trained, ``square_loss``
+    the mean of the squared losses of its samples, and ``duration`` the seconds until its update arrived. Of the update
+    itself, the local model less the global one, ``norm`` is the Euclidean norm, ``sketch`` a random projection and
+    ``head`` the part that belongs to the output bias (see ``fedpick.updates``). ``polled`` are the candidates' answers.
 
     >>> Report(loss=jnp.array([0.7, jnp.nan])).loss.shape
     (2,)
     """
 
     loss: Float[Array, " m"]
+    polled: Float[Array, " K"] | None = None
+    duration: Float[Array, " m"] | None = None
+    norm: Float[Array, " m"] | None = None
+    square_loss: Float[Array, " m"] | None = None
+    sketch: Float[Array, "m s"] | None = None
+    head: Float[Array, "m C"] | None = None
+
+
+FACTS = ("expected_duration", "upload_duration", "leaving")
+MEASURED = ("polled", "duration", "norm", "square_loss", "sketch", "head")
 
 
 class Selector(Protocol[State]):
     """A client selection strategy pi: a frozen dataclass, registered as a pytree, with four pure methods.
 
     ``m`` is the number of seats, static because it sets a shape; None stands for a seat for every client. ``poll`` is
-    what candidates are asked before the choice: nothing, their loss over all local data, or over one mini-batch.
+    what candidates are asked before the choice: nothing, their loss over all local data ("full") or over one
+    mini-batch ("batch"), or to train and say the norm of their update ("norm"), which they send only if selected.
 
-    A strategy may also declare, and ``fedpick.check_selector`` then holds it to: ``weights_sum_to_1 = False`` (the
-    default is True), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
-    ``candidates_by_share = True`` (the candidates are drawn without replacement, by size) and
-    ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random).
+    A strategy may also declare ``needs``, the optional fields of ``Clients`` and ``Report`` that it uses (only these
+    are measured); ``sketch_size`` and ``classes``, the lengths of a sketch and of a head; ``skips_poll = True`` (no
+    poll where the candidates are no more than the seats); and, what ``fedpick.check_selector`` then holds it to:
+    ``weights_sum_to_1 = False`` (the default is True), ``unbiased = True`` (the mean weight of a client is its share,
+    whatever the losses), ``candidates_by_share = True`` (the candidates are drawn without replacement, by size),
+    ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random) and
+    ``cost``, "K" (the default), "K s" or "K^2".
 
     >>> from fedpick import Rand
     >>> selector: Selector[tuple[()]] = Rand(m=2)
@@ -93,7 +119,10 @@ class Selector(Protocol[State]):
         """The candidates: whom to ask, and among whom to choose."""
 
     def select(self, key: PRNGKeyArray, state: State, clients: Clients, candidates: Mask, losses: Losses) -> Selection:
-        """The seats. ``losses`` holds what the candidates answered; NaN is silence, and all is NaN without a poll."""
+        """The seats. ``losses`` holds what the candidates answered; NaN is silence, and all is NaN without a poll.
+
+        With ``poll = "norm"`` the answers are norms.
+        """
 
     def observe(self, state: State, selection: Selection, report: Report) -> State:
         """The memory after the round: the only place where state is made."""
@@ -105,50 +134,6 @@ class Picked(NamedTuple):
     candidates: Mask
     losses: Losses
     selection: Selection
-
-
-class RoundKeys(NamedTuple):
-    """One random key for each thing that chance decides in a round."""
-
-    world: PRNGKeyArray
-    propose: PRNGKeyArray
-    poll: PRNGKeyArray
-    select: PRNGKeyArray
-    train: PRNGKeyArray
-
-
-def round_keys(seed: int | Int[Array, ""], t: int | Int[Array, ""]) -> RoundKeys:
-    """The keys of round t: the one source of all randomness, a function of (seed, round) and of nothing else.
-
-    The generator is pinned (threefry): neither x64 nor JAX's default generator changes a pick (only switching
-    ``jax_threefry_partitionable`` off would). Noise within a phase is keyed further by ``client_key`` and ``seat_key``.
-
-    Args:
-        seed: Seed of the run, at least 0 and below 2**64.
-        t: Round, counted from 0.
-
-    >>> keys = round_keys(seed=7, t=0)
-    >>> bool(keys.propose == round_keys(seed=7, t=0).propose), bool(keys.propose == keys.select)
-    (True, False)
-    """
-    t = _whole("t", t, 2**32 - 1)
-    keys: RoundKeys = _round_keys(_seed_words(seed), np.uint32(t) if isinstance(t, int) else t)
-    return keys
-
-
-@jax.jit  # one program in a plain Python loop over rounds
-def _round_keys(seed: Any, t: Any) -> RoundKeys:
-    key = jax.random.fold_in(_key(seed), t)
-    return RoundKeys(*(jax.random.fold_in(key, purpose) for purpose in range(len(RoundKeys._fields))))
-
-
-def init_key(seed: int | Int[Array, ""]) -> PRNGKeyArray:
-    """The key of what chance decides before the first round, such as the first model.
-
-    >>> bool(init_key(7) == round_keys(seed=7, t=0).world)
-    False
-    """
-    return jax.random.fold_in(_key(_seed_words(seed)), 2**32 - 1)
 
 
 def pick(
@@ -178,15 +163,51 @@ def pick(
     Array([2], dtype=int32)
     """
     clients = check_clients(selector, clients)
+    for fact in FACTS:
+        if fact in needs(selector) and getattr(clients, fact) is None:
+            raise ValueError(f"{owner_name(selector)}: clients.{fact} must be given, got None")
     candidates = selector.propose(keys.propose, state, clients)
     losses = jnp.full(clients.size.shape, jnp.nan, jnp.float32)
     if selector.poll != "none":
-        answers = jnp.asarray(poll(keys.poll, candidates), jnp.float32)
+        asked = polled(selector, candidates)
+        answers = jnp.asarray(poll(keys.poll, asked), jnp.float32)
         if answers.shape != clients.size.shape:
             expected = f"must have shape (K,) = {clients.size.shape}"
             raise ValueError(f"{owner_name(selector)}: losses {expected}, got shape {answers.shape}")
-        losses = jnp.where(candidates, answers, jnp.nan)
+        losses = jnp.where(asked, answers, jnp.nan)
     return Picked(candidates, losses, selector.select(keys.select, state, clients, candidates, losses))
+
+
+def needs(selector: Selector[Any]) -> frozenset[str]:
+    """The optional fields of ``Clients`` and ``Report`` that a strategy uses.
+
+    >>> from fedpick import Rand
+    >>> needs(Rand(m=3))
+    frozenset()
+    """
+    found = frozenset(getattr(selector, "needs", ()))
+    for name in sorted(found - {*FACTS, *MEASURED}):
+        words = ", ".join((*FACTS, *MEASURED))
+        raise ValueError(f"{owner_name(selector)}: needs must be among {words}, got {name!r}")
+    return found
+
+
+def polled(selector: Selector[Any], candidates: Mask) -> Mask:
+    """Who is polled: the candidates, unless the strategy asks nothing or skips polls that would decide nothing.
+
+    Args:
+        selector: The strategy.
+        candidates: Its candidates.
+
+    >>> from fedpick import PowerOfChoice
+    >>> polled(PowerOfChoice(m=1, d=2), jnp.array([True, False, True]))
+    Array([ True, False,  True], dtype=bool)
+    """
+    if selector.poll == "none":
+        return jnp.zeros_like(candidates)
+    if getattr(selector, "skips_poll", False) and selector.m is not None:
+        return candidates & (jnp.sum(candidates, dtype=jnp.int32) > selector.m)
+    return candidates
 
 
 def check_clients(owner: object, clients: Clients) -> Clients:
@@ -197,7 +218,7 @@ def check_clients(owner: object, clients: Clients) -> Clients:
         clients: The facts of the round.
     """
     name = owner_name(owner)
-    size, available = (x if hasattr(x, "shape") else np.asarray(x) for x in clients)
+    size, available = (x if hasattr(x, "shape") else np.asarray(x) for x in clients[:2])
     if size.ndim != 1 or size.shape[0] < 1:
         raise ValueError(f"{name}: size must have shape (K,) with K at least 1, got shape {size.shape}")
     if available.shape != size.shape:
@@ -217,60 +238,9 @@ def check_clients(owner: object, clients: Clients) -> Clients:
         size = numbers.astype(np.float32)  # before JAX, which would cut 64 bits to 32
     size = jnp.asarray(size).astype(jnp.float32)
     usable = (size >= 1e-30) & (size <= 1e30)
-    return Clients(jnp.where(usable, size, jnp.float32(0)), jnp.asarray(available))
-
-
-def client_key(key: PRNGKeyArray, client: int | Int[Array, ""]) -> PRNGKeyArray:
-    """The key of one client within a phase, whoever else takes part and in whatever order answers arrive.
-
-    Args:
-        key: A phase's key, such as ``round_keys(seed, t).poll``.
-        client: The client, 0..K-1.
-
-    >>> keys = round_keys(seed=7, t=0)
-    >>> bool(client_key(keys.poll, 3) == client_key(keys.poll, 4))
-    False
-    """
-    return jax.random.fold_in(key, client)
-
-
-def seat_key(key: PRNGKeyArray, seat: int | Int[Array, ""], client: int | Int[Array, ""]) -> PRNGKeyArray:
-    """The key of one client in one seat, so that a client in two seats trains independently in each.
-
-    Args:
-        key: A phase's key, such as ``round_keys(seed, t).train``.
-        seat: The seat, 0..m-1.
-        client: The client in it.
-
-    >>> keys = round_keys(seed=7, t=0)
-    >>> bool(seat_key(keys.train, 0, 3) == seat_key(keys.train, 1, 3))
-    False
-    """
-    return jax.random.fold_in(client_key(key, client), seat)
-
-
-def _seed_words(seed: Any) -> Any:
-    """The high and the low word of a seed, UInt[2] of NumPy or JAX."""
-    seed = _whole("seed", seed, 2**64)
-    if isinstance(seed, int):
-        return np.array([seed >> 32, seed & 0xFFFFFFFF], np.uint32)
-    wide = seed.dtype.itemsize == 8
-    return jnp.stack([(seed >> 32).astype(jnp.uint32) if wide else jnp.uint32(0), seed.astype(jnp.uint32)])
-
-
-def _key(words: Any) -> PRNGKeyArray:
-    key: PRNGKeyArray = jax.random.wrap_key_data(words, impl="threefry2x32")
-    return key
-
-
-def _whole(name: str, value: Any, limit: int) -> Any:
-    """A plain int within its limits; a traced integer as it is."""
-    if isinstance(value, jax.core.Tracer) and jnp.issubdtype(value.dtype, jnp.integer):
-        return value
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ValueError(f"round_keys: {name} must be a whole number, got {value!r}") from None
-    if not 0 <= number < limit:
-        raise ValueError(f"round_keys: {name} must be at least 0 and below {limit}, got {number}")
-    return number
+    facts = {fact: value for fact in FACTS if (value := getattr(clients, fact)) is not None}
+    for fact, value in facts.items():
+        if jnp.shape(value) != size.shape:
+            raise ValueError(f"{name}: {fact} must have shape (K,) = {size.shape}, got shape {jnp.shape(value)}")
+        facts[fact] = jnp.asarray(value, bool if fact == "leaving" else jnp.float32)
+    return Clients(jnp.where(usable, size, jnp.float32(0)), jnp.asarray(available), **facts)

@@ -69,7 +69,7 @@ def test_a_strategy_must_be_a_frozen_dataclass_and_a_pytree():
         check_selector(Sometimes(1))
     methods = dict.fromkeys(("init", "propose", "select", "observe"))
     complete = fedpick.pytree(type("Sometimes", (Sometimes,), methods))
-    with pytest.raises(LawBrokenError, match="poll must be one of 'none', 'full', 'batch', got 'sometimes'"):
+    with pytest.raises(LawBrokenError, match="poll must be one of 'none', 'full', 'batch', 'norm', got 'sometimes'"):
         check_selector(complete(1))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fedpick.checks.harness import DRAWS, Trial, need, same
+from fedpick.checks.harness import DRAWS, Scenario, Trial, need, same
 from fedpick.protocol import Report, Selection
 
 CLAIMS = {
@@ -17,9 +17,15 @@ SIGMAS = 5.5  # standard deviations of what chance alone explains
 
 
 def unbiased(trial: Trial) -> None:
-    """The mean weights over many draws are the shares."""
-    selector, size = trial.selector, np.asarray(trial.size, float)
-    selection = trial.draws(trial.scenario(), selector.init(trial.K)).selection
+    """The mean weights over many draws are the shares: before the first round with equal answers, and later."""
+    _check_mean_weights(trial, trial.scenario(), trial.selector.init(trial.K))
+    answers = np.random.default_rng(trial.seed).exponential(size=trial.K)
+    _check_mean_weights(trial, trial.scenario(answers=answers), trial.rounds[-1].state)
+
+
+def _check_mean_weights(trial: Trial, scenario: Scenario, state: Any) -> None:
+    size = np.asarray(trial.size, float)
+    selection = trial.draws(scenario, state).selection
     clients, weights = np.asarray(selection.clients), np.asarray(selection.weights, float)
     total = np.zeros((len(clients), trial.K))
     for seat in range(clients.shape[1]):

@@ -10,7 +10,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from fedpick.metrics import Numbers
-from fedpick.protocol import Clients, Report, Selection, Selector, check_clients, pick, round_keys
+from fedpick.protocol import (
+    FACTS,
+    MEASURED,
+    Clients,
+    Report,
+    Selection,
+    Selector,
+    check_clients,
+    needs,
+    pick,
+    round_keys,
+)
+from fedpick.updates import lengths
 
 DRAWS = 4000
 
@@ -20,11 +32,11 @@ class LawBrokenError(AssertionError):
 
 
 class Scenario(NamedTuple):
-    """The inputs of one round: the clients, what they answer to a poll, and their losses in training."""
+    """The inputs of one round: the clients, what they answer to a poll, and what each would report after training."""
 
     clients: Clients
     answers: Float[Array, " K"]
-    training: Float[Array, " K"]
+    reports: Report  # with a row per client, and None for what the strategy does not need
 
     def __str__(self) -> str:
         size, available = np.asarray(self.clients.size), np.asarray(self.clients.available)
@@ -42,9 +54,20 @@ class PlayedRound(NamedTuple):
 def play(selector: Selector[Any], seed: Any, t: Any, state: Any, scenario: Scenario) -> PlayedRound:
     """Play round t of the protocol on these inputs."""
     keys = round_keys(seed, t)
-    candidates, _, selection = pick(selector, keys, state, scenario.clients, lambda key, asked: scenario.answers)
-    report = Report(jnp.where(selection.weights > 0, scenario.training[selection.clients], jnp.nan))
+    candidates, losses, selection = pick(selector, keys, state, scenario.clients, lambda key, asked: scenario.answers)
+    report = seats_report(selector, scenario, selection, losses)
     return PlayedRound(selector.observe(state, selection, report), candidates, selection)
+
+
+def seats_report(selector: Selector[Any], scenario: Scenario, selection: Selection, losses: Any) -> Report:
+    """What the seats report, and what was polled where the strategy needs that."""
+
+    def rows(values: Any) -> Any:
+        filled = (selection.weights > 0).reshape(-1, *[1] * (values.ndim - 1))
+        return jnp.where(filled, values[selection.clients], jnp.nan)
+
+    report: Report = jax.tree.map(rows, scenario.reports)
+    return report._replace(polled=losses) if "polled" in needs(selector) else report
 
 
 class Trial:
@@ -70,16 +93,41 @@ class Trial:
             answers = rng.normal(size=self.K)
             answers[rng.permutation(self.K)[: self.K // 4]] = np.nan
             training = np.where(rng.random(self.K) < 0.2, np.nan, rng.normal(size=self.K))
-            yield self.scenario(available=available, answers=answers, training=training)
+            yield self.scenario(available=available, answers=answers, training=training, rng=rng)
 
-    def scenario(self, available: Any = True, answers: Any = 0.0, training: Any = 0.0, size: Any = None) -> Scenario:
-        """Inputs of a round of this federation; a single value is that of every client."""
+    def scenario(
+        self,
+        available: Any = True,
+        answers: Any = 0.0,
+        training: Any = 0.0,
+        size: Any = None,
+        rng: np.random.Generator | None = None,
+    ) -> Scenario:
+        """Inputs of a round of this federation; a single value is that of every client.
+
+        With ``rng``, a fifth of all that the strategy needs beyond losses is NaN, and the rest is random.
+        """
+        wanted, wide = needs(self.selector), lengths(self.selector)
+
+        def values(name: str) -> Any:
+            shape = (self.K, wide[name]) if name in wide else (self.K,)
+            if rng is None:
+                return jnp.ones(shape, jnp.float32)
+            found = rng.normal(size=shape) if name in wide else rng.exponential(size=shape)
+            found[rng.random(self.K) < 0.2] = np.nan
+            return jnp.asarray(found, jnp.float32)
+
+        facts: dict[str, Any] = {fact: values(fact) for fact in FACTS if fact in wanted}
+        if "leaving" in facts:
+            facts["leaving"] = facts["leaving"] > 1
         clients = Clients(
             jnp.asarray(self.size if size is None else size, jnp.int32),
             jnp.broadcast_to(jnp.asarray(available), self.K),
+            **facts,
         )
         answers, training = (jnp.broadcast_to(jnp.asarray(x, jnp.float32), self.K) for x in (answers, training))
-        return Scenario(check_clients(self.selector, clients), answers, training)
+        reports = Report(training, **{name: values(name) for name in MEASURED if name in wanted and name != "polled"})
+        return Scenario(check_clients(self.selector, clients), answers, reports)
 
     def loop(self, one_round: Callable[..., PlayedRound]) -> list[PlayedRound]:
         """All eight rounds, in a Python loop."""

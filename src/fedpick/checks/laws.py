@@ -10,10 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, stack
-from fedpick.protocol import Clients, Report, Selector, round_keys
+from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, seats_report, stack
+from fedpick.protocol import Selector, polled, round_keys
+from fedpick.updates import lengths
 
 LAWS = {
     1: "only observe makes state; propose and select can be called again and say the same",
@@ -23,7 +23,7 @@ LAWS = {
     5: "dtypes are pinned: x64 changes no pick, and the second call compiles nothing",
     6: "silence is NaN: who was polled and did not answer has no seat; with nobody left all weights are 0",
     7: "with fewer clients than seats the rest is empty, and the weights still sum to 1",
-    8: "linear cost: no sort of all clients, nothing larger than a few times K",
+    8: "linear cost: no sort of all clients, nothing larger than a few times K, unless it declares another cost",
 }
 
 
@@ -35,12 +35,11 @@ def check_pure(trial: Trial) -> None:
         keys = round_keys(trial.seed, t)
         twice = [selector.propose(keys.propose, state, scenario.clients) for _ in range(2)]
         _need(same(*twice), 1, f"propose returned {twice[0]}, then {twice[1]}, on {scenario}")
-        losses = jnp.where(twice[0] & (selector.poll != "none"), scenario.answers, jnp.nan)
+        losses = jnp.where(polled(selector, twice[0]), scenario.answers, jnp.nan)
         picks = [selector.select(keys.select, state, scenario.clients, twice[0], losses) for _ in range(2)]
         _need(same(*picks), 1, f"select returned {picks[0]}, then {picks[1]}, on {scenario}")
         _need(same(before, (selector, state)), 1, f"propose or select changed {before} into {(selector, state)}")
-        report = Report(jnp.where(picks[0].weights > 0, scenario.training[picks[0].clients], jnp.nan))
-        state = selector.observe(state, picks[0], report)
+        state = selector.observe(state, picks[0], seats_report(selector, scenario, picks[0], losses))
 
 
 def check_available(trial: Trial) -> None:
@@ -152,7 +151,8 @@ def _check_silence_from(trial: Trial, state: Any) -> None:
     for t in range(20):
         silent = np.random.default_rng(t).random(trial.K) < (0.5 if t else 2.0)
         scenario = trial.scenario(answers=np.where(silent, np.nan, 1.0))
-        selection = trial.compiled_round(trial.selector, trial.seed, t, state, scenario).selection
+        _, candidates, selection = trial.compiled_round(trial.selector, trial.seed, t, state, scenario)
+        silent &= np.asarray(polled(trial.selector, candidates))
         seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
         _need(not silent[seated].any(), 6, f"silent clients {seated[silent[seated]]} have seats, on {scenario}")
 
@@ -180,20 +180,28 @@ def check_seats(trial: Trial) -> None:
 
 
 def check_linear(selector: Selector[Any]) -> None:
-    """Trace the program for a million clients, without running it: no full sort, no large array."""
-    K = max(2**20, 4096 * (selector.m or 1))
+    """Trace the program for a million clients, without running it: no full sort, no large array.
 
-    def one_round(numbers: Float[Array, " K"]) -> PlayedRound:
-        scenario = Scenario(Clients(numbers, numbers > 0), numbers, numbers)
+    A strategy of cost "K s" may hold s numbers per client, its ``sketch_size`` or ``classes``; one of cost "K^2" may
+    compare all pairs, of a thousand clients.
+    """
+    cost, wide = getattr(selector, "cost", "K"), max(lengths(selector).values(), default=1)
+    limits = {"K": 1, "K s": wide, "K^2": 1024}
+    if cost not in limits:
+        raise LawBrokenError(f"{type(selector).__name__}: cost must be one of {', '.join(limits)}, got {cost!r}")
+    K = 1024 if cost == "K^2" else max(2**20, 4096 * (selector.m or 1))
+    trial = jax.eval_shape(lambda: Trial(selector, K, 0).scenario())
+
+    def one_round(scenario: Scenario) -> PlayedRound:
         return play(selector, 0, 0, selector.init(K), scenario)
 
-    jaxpr = jax.make_jaxpr(one_round)(jax.ShapeDtypeStruct((K,), jnp.float32))  # type: ignore[no-untyped-call]
+    jaxpr = jax.make_jaxpr(one_round)(trial)
     for equation in _equations(jaxpr.jaxpr):
         size = max(math.prod(getattr(out.aval, "shape", ())) for out in equation.outvars) if equation.outvars else 0
         name = equation.primitive.name
         sorts = name == "sort" or (name == "top_k" and equation.params["k"] > K // 2)
-        _need(not sorts or size < K // 2, 8, f"K={K}: it sorts {size} numbers")
-        _need(size <= 8 * K, 8, f"K={K}: {name} makes an array of {size} numbers")
+        _need(not sorts or size < K // 2 or cost != "K", 8, f"K={K}: it sorts {size} numbers")
+        _need(size <= 8 * K * limits[cost], 8, f"K={K}: {name} makes an array of {size} numbers")
 
 
 def _others(selector: Any, name: str) -> Iterator[Any]:
