@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fedpick.selectors import (
         AFL,
         ClippedLoss,
+        ClusteredSimilarity,
         Full,
         LocalLoss,
         PowerOfChoice,
@@ -60,7 +61,7 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss Full LocalLoss PowerOfChoice QFairLoss Rand Schedule Score Shrinking Uniform",
+    "selectors": "AFL ClippedLoss ClusteredSimilarity Full LocalLoss PowerOfChoice QFairLoss Rand Schedule Score Shrinking Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
 _ROOMS = (
@@ -85,6 +86,7 @@ __all__ = [
     "STRATEGIES",
     "Clients",
     "ClippedLoss",
+    "ClusteredSimilarity",
     "Full",
     "LawBrokenError",
     "Ledger",

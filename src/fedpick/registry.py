@@ -64,6 +64,9 @@ STRATEGIES: dict[str, Strategy] = {
                     "softmax over last training losses", *_REPORTED, "Goetz et al. 2019; " + _CHO),
     "afl-sqrt-size": Strategy("fedpick.selectors:AFL", {"valuation": "sqrt-size"},
                               "the same with sqrt(D_k) times the loss", *_REPORTED, "Goetz et al. 2019"),
+    "clustered-similarity": Strategy("fedpick.selectors:ClusteredSimilarity", {},
+                                     "a client from each of m clusters of similar updates", *_NO_POLL,
+                                     "Fraboni et al. 2021"),
 }
 # fmt: on
 

@@ -1,6 +1,7 @@
 """The strategies, one file per paper; ``fedpick.registry`` has the table of their names."""
 
 from fedpick.selectors.afl import AFL
+from fedpick.selectors.clustered_similarity import ClusteredSimilarity
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
 from fedpick.selectors.schedule import Schedule, Shrinking
@@ -9,6 +10,7 @@ from fedpick.selectors.score import ClippedLoss, LocalLoss, OwnScore, QFairLoss,
 __all__ = [
     "AFL",
     "ClippedLoss",
+    "ClusteredSimilarity",
     "Full",
     "LocalLoss",
     "OwnScore",
