@@ -235,9 +235,10 @@ def test_a_batch_gives_what_each_run_gives_alone():
     found = from_plain(plain("selector.d=[3, 5]", "local.eta=[1e-4, 2e-4]", "local.weight_decay=[0.0, 0.1]"))
     (batch,) = batches(Run(e, seed) for e in found for seed in e.seeds)
     together = batch.simulate()
-    for row, (experiment, seed) in enumerate(batch.runs):
+    for row, run in enumerate(batch.runs):
+        experiment = run.experiment
         problem = (experiment.data, experiment.model, experiment.selector, experiment.local)
-        alone = simulate(*problem, rounds=6, seeds=[seed], progress=False)
+        alone = simulate(*problem, rounds=6, seeds=[run.seed], progress=False)
         np.testing.assert_array_equal(together.metrics["loss"][row], alone.metrics["loss"][0])
         np.testing.assert_array_equal(together.records["clients"][row], alone.records["clients"][0])
 

@@ -167,7 +167,7 @@ def test_bad_arguments_of_simulate_get_one_sentence():
         ({"availability": Trace(np.ones((2, 5), bool))}, "Trace: present must have a column for each of K=4 clients, got 5"),
         ({"availability": Bernoulli(np.ones(5))}, "Bernoulli: probability must be one number or one for each of K=4"),
         ({"failures": Failures(np.ones(5))}, "Failures: probability must be one number or one for each of K=4"),
-        ({"devices": Devices(speed=jnp.ones(3))}, "Devices: each speed must be one number or one for each of K=4"),
+        ({"devices": Devices(speed=jnp.ones(3))}, "Devices: speed must be one number or one for each of K=4"),
     ]:  # fmt: skip
         options = {"rounds": 2, "selector": Rand(2), "local": local, **options}
         with pytest.raises(ValueError) as caught:  # noqa: PT011

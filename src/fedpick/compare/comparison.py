@@ -9,6 +9,7 @@ import numpy as np
 from fedpick.compare.verdict import SURE, in_words
 from fedpick.metrics import METRICS, Numbers, is_accuracy
 from fedpick.results import Interval, Result, Spread, interval, median_interval
+from fedpick.storage import plain_numbers
 from fedpick.validation import one_of, require
 
 
@@ -209,7 +210,7 @@ class Comparison:
             rows.append(row)
         target = {"metric": self.metric, "value": self.target}
         plain = {"answer": self.answer, "baseline": self.baseline, "target": target, "strategies": rows}
-        return _plain(plain)  # type: ignore[no-any-return]
+        return plain_numbers(plain)  # type: ignore[no-any-return]
 
 
 def _spent(costs: Numbers, rounds: Numbers) -> float:
@@ -217,13 +218,3 @@ def _spent(costs: Numbers, rounds: Numbers) -> float:
     total = np.concatenate([np.zeros((len(costs), 1)), costs.cumsum(axis=1)], axis=1)
     spent = [total[run, int(n)] if np.isfinite(n) else np.inf for run, n in enumerate(rounds)]
     return median_interval(spent)[0]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    return value

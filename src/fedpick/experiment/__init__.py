@@ -1,9 +1,7 @@
 """Experiments: what decides a result as one dataclass, read from TOML, run resumably, the same one never twice."""
 
-from fedpick.experiment.experiment import Experiment, Metrics, from_plain, read
-from fedpick.experiment.labels import differences, names
-from fedpick.experiment.plan import Batch, Run, batches
-from fedpick.experiment.runner import load_results, missing, result_of, run, run_missing
+from fedpick.experiment.experiment import Experiment, Metrics, differences, from_plain, names, read
+from fedpick.experiment.runner import Batch, Run, batches, load_results, missing, result_of, run, run_missing
 
 __all__ = [
     "Batch",

@@ -1,16 +1,17 @@
-"""An experiment: everything that decides a result, as a frozen dataclass with an identity."""
+"""An experiment: everything that decides a result, as a frozen dataclass with an identity and a name."""
 
+import copy
 import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedpick import config
-from fedpick.config import Plain
+from fedpick.config import Plain, leaves
 from fedpick.metrics import METRICS
 from fedpick.protocol import Selector
 from fedpick.sim import (
@@ -29,6 +30,7 @@ from fedpick.validation import one_of, require
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
 MOST_SEEDS = 100_000
+SHARED = ("seeds", "name", "metrics")  # no part of what an experiment is called
 
 
 @dataclass(frozen=True)
@@ -117,24 +119,41 @@ class Experiment:
 
     def to_plain(self) -> Plain:
         """The experiment as plain data, defaults included: what JSON holds and ``from_plain`` reads."""
+        return copy.deepcopy(self._plain)
+
+    @functools.cached_property
+    def _plain(self) -> Plain:
         plain: Plain = config.unstructure(self)
         return plain
 
     def canonical(self, seed: int) -> Plain:
         """All that decides the run of this seed as plain data; data files by their content."""
-        run = self.for_seed(seed)
-        plain = run.to_plain()
-        for word in ("name", "redraw"):
-            del plain[word]
-        if hasattr(run.data, "sha256"):
-            plain["data"]["sha256"] = run.data.sha256
-            plain["data"].pop("path", None)
-        return plain
+        plain = {name: part for name, part in self._plain.items() if name not in ("name", "redraw")}
+        data: Any = _reseeded(self.data, seed) if self.redraw else self.data
+        if self.redraw:
+            plain["data"] = config.unstructure(data, "Data")
+        if hasattr(data, "sha256"):
+            rest = {name: part for name, part in plain["data"].items() if name != "path"}
+            plain["data"] = {**rest, "sha256": data.sha256}
+        return {**plain, "seeds": [seed]}
 
     def identity(self, seed: int) -> str:
         """A hash of the canonical form: two runs are the same exactly if this is the same."""
         text = json.dumps([FORMAT, self.canonical(seed)], sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def seconds(self) -> float:
+        """About how long a run takes on two cores of a CPU: a guess for people who wait, and nothing else.
+
+        A step of training passes each sample three times through the model; an evaluation all samples once.
+        """
+        samples, inputs, outputs = getattr(self.data, "extent", (20_000, 100, 10))
+        width = next(iter(getattr(self.model, "hidden", ())), outputs)
+        training = 3 * (self.selector.m or 100) * self.local.tau * self.local.b
+        every = self.metrics.every or max(1, self.rounds // 50)
+        passes = self.rounds * (training + samples / every)
+        return float(1e-4 * self.rounds + 1.8e-11 * passes * (inputs * width + 5_000))
 
     def check(self) -> None:
         """Raise where the model, the data and the strategy do not go together; nothing is trained."""
@@ -212,3 +231,38 @@ def _one(point: Plain, folder: Path) -> Experiment:
     if path is None:
         return experiment
     return dataclasses.replace(experiment, data=dataclasses.replace(experiment.data, path=str(folder / path)))  # type: ignore[type-var]
+
+
+def differences(plains: Sequence[Plain]) -> list[Plain]:
+    """For each experiment, as plain data, the settings in which those that have them differ; "" where it has none.
+
+    >>> rand, few, many = ({"kind": "rand", "m": 3}, *({"kind": "pow-d", "m": 3, "d": d} for d in (6, 9)))
+    >>> differences([{"selector": few}, {"selector": many}])
+    [{'selector.d': 6}, {'selector.d': 9}]
+    >>> differences([{"selector": rand}, {"selector": few}])
+    [{'selector.kind': 'rand'}, {'selector.kind': 'pow-d'}]
+    """
+    flat = [leaves({part: value for part, value in plain.items() if part not in SHARED}) for plain in plains]
+    paths = list(dict.fromkeys(path for own in flat for path in own))
+    varied = [path for path in paths if len({str(own[path]) for own in flat if path in own}) > 1]
+    return [{path: own.get(path, "") for path in varied} for own in flat]
+
+
+def names(plains: Sequence[Plain]) -> tuple[str, ...]:
+    """A short name for each, all different: the strategy, and whatever else differs.
+
+    >>> rand, few, many = ({"kind": "rand", "m": 3}, *({"kind": "pow-d", "m": 3, "d": d} for d in (6, 9)))
+    >>> names([{"selector": rand}, {"selector": few}, {"selector": many}])
+    ('rand', 'pow-d, d = 6', 'pow-d, d = 9')
+    """
+    found = [_name(plain, own) for plain, own in zip(plains, differences(plains), strict=True)]
+    if len(set(found)) < len(found):
+        found = [f"{name} ({place})" if found.count(name) > 1 else name for place, name in enumerate(found, 1)]
+    return tuple(found)
+
+
+def _name(plain: Plain, different: Plain) -> str:
+    selector: Any = plain.get("selector")
+    kind = str(selector.get("kind")) if isinstance(selector, dict) else str(selector)
+    shown = {path: value for path, value in different.items() if value != "" and path != "selector.kind"}
+    return ", ".join([kind, *(f"{path.removeprefix('selector.')} = {value}" for path, value in shown.items())])

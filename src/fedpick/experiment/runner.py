@@ -1,32 +1,94 @@
-"""Run experiments: stored runs are skipped, interrupted ones resume."""
+"""Run experiments, together where they can share a program; stored runs are skipped, interrupted ones resume."""
 
+import dataclasses
+import functools
 import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
-from fedpick.experiment.experiment import FORMAT, Experiment, from_plain
-from fedpick.experiment.labels import differences
-from fedpick.experiment.plan import Batch, Run, batches
+from fedpick.experiment.experiment import FORMAT, Experiment, differences, from_plain
 from fedpick.metrics import METRICS
 from fedpick.results import Result, concatenate
-from fedpick.sim import release_programs
+from fedpick.sim import release_programs, simulate
 from fedpick.storage import RunStore, StoredRun, write_atomic
 
 LOG = logging.getLogger("fedpick")
-
 LONG = 10.0  # seconds of work in a batch, about, that are worth checkpoints
 
 
+@dataclass(frozen=True)
+class Run:
+    """One experiment with one seed: the unit that is stored, and never run twice.
+
+    Args:
+        experiment: The experiment.
+        seed: One of its seeds.
+    """
+
+    experiment: Experiment
+    seed: int
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """What it is stored under."""
+        return self.experiment.identity(self.seed)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Runs of one program on the same data: every point with every seed.
+
+    Args:
+        points: Experiments that differ in numbers only.
+        seeds: The seeds of each.
+    """
+
+    points: tuple[Experiment, ...]
+    seeds: tuple[int, ...]
+
+    @functools.cached_property
+    def runs(self) -> list[Run]:
+        """In the order of the rows of ``simulate``'s result."""
+        return [Run(point, seed) for point in self.points for seed in self.seeds]
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes on two cores of a CPU."""
+        return sum(run.experiment.seconds for run in self.runs)
+
+    def simulate(self, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None) -> Result:
+        """The result, with a row for each of ``runs``."""
+        first = self.points[0]
+        traced = [_traced(point) for point in self.points]
+        selector, local, server = jax.tree.map(lambda *leaves: _stacked(leaves), *traced)
+        federation = first.federation()
+        return simulate(
+            federation,
+            first.model.build(federation),
+            selector,
+            local,
+            rounds=first.rounds,
+            seeds=self.seeds,
+            server=server,
+            availability=first.availability,
+            failures=first.failures,
+            devices=first.devices,
+            every=first.metrics.every,
+            checkpoint=checkpoint,
+            progress=False,
+            watch=watch,
+        )
+
+
 def run_missing(
-    experiments: Iterable[Experiment],
-    store: RunStore,
-    watch: Callable[[Batch, Result], None] | None = None,
+    experiments: Iterable[Experiment], store: RunStore, watch: Callable[[Batch, Result], None] | None = None
 ) -> None:
     """Run those runs of the experiments that are not in the store yet; what was begun earlier goes on.
 
@@ -37,7 +99,7 @@ def run_missing(
         store: Where the runs are stored.
         watch: Called with each batch under way and its result so far.
     """
-    wanted = {run.identity: run for experiment in experiments for run in runs_of(experiment)}
+    wanted = _runs(experiments)
     with store.locked():
         absent = {name: run for name, run in wanted.items() if store.load(name) is None}
         for batch, note in _begun(store, set(wanted)):
@@ -59,7 +121,7 @@ def missing(experiments: Iterable[Experiment], store: RunStore | None) -> list[B
         experiments: The experiments.
         store: Where to look for their runs; without one all are missing.
     """
-    wanted = {run.identity: run for experiment in experiments for run in runs_of(experiment)}
+    wanted = _runs(experiments)
     return batches(run for name, run in wanted.items() if store is None or name not in store)
 
 
@@ -71,10 +133,10 @@ def load_results(experiment: Experiment, store: RunStore) -> Result:
         store: The store, which must hold a run for each of its seeds.
     """
     rows = []
-    for run in runs_of(experiment):
-        stored = store.load(run.identity)
+    for identity in _runs([experiment]):
+        stored = store.load(identity)
         if stored is None:
-            raise ValueError(f"store: {store.folder} must hold the run {run.identity}, and does not; run it first")
+            raise ValueError(f"store: {store.folder} must hold the run {identity}, and does not; run it first")
         rows.append(result_of(stored))
     return concatenate(rows)
 
@@ -95,13 +157,14 @@ def run(
     found = []
     for experiment, label in zip(chosen, differences([e.to_plain() for e in chosen]), strict=True):
         result = load_results(experiment, store)
-        found.append(replace(result, runs=[{**run, **label} for run in result.runs]))
+        found.append(dataclasses.replace(result, runs=[{**run, **label} for run in result.runs]))
     return found
 
 
-def runs_of(experiment: Experiment) -> list[Run]:
-    """One for each seed."""
-    return [Run(experiment, seed) for seed in experiment.seeds]
+def _runs(experiments: Iterable[Experiment]) -> dict[str, Run]:
+    """The runs of experiments, one for each seed, by their identities."""
+    runs = (Run(experiment, seed) for experiment in experiments for seed in experiment.seeds)
+    return {run.identity: run for run in runs}
 
 
 def _begun(store: RunStore, wanted: set[str]) -> Iterator[tuple[Batch, Path]]:
@@ -165,22 +228,72 @@ def _save(store: RunStore, run: Run, result: Result, row: int, seconds: float) -
 
 
 def summary_of(result: Result, experiment: Experiment) -> dict[str, Any]:
-    """Where a run ended and what it cost, as plain numbers; None where a number is not finite."""
-    last = {name: _plain(result.metric(name)[0, -1]) for name in METRICS}
+    """Where a run ended and what it cost."""
+    last = {name: result.metric(name)[0, -1] for name in METRICS}
     found: dict[str, Any] = {"rounds": result.rounds, "final": last}
     metrics = experiment.metrics
     if metrics.target is not None and metrics.value is not None:
-        reached = _plain(result.rounds_to(metrics.target, metrics.value)[0])
+        reached = result.rounds_to(metrics.target, metrics.value)[0]
         found["target"] = {"metric": metrics.target, "value": metrics.value, "round": reached}
-    found["costs"] = {name: _plain(values[0].sum()) for name, values in result.costs.items()}
-    return found
-
-
-def _plain(number: Any) -> float | int | None:
-    value = number.item() if hasattr(number, "item") else number
-    return value if np.isfinite(value) else None
+    return {**found, "costs": {name: values[0].sum() for name, values in result.costs.items()}}
 
 
 def _forget(note: Path) -> None:
     for path in (note, note.with_suffix(".npz")):
         path.unlink(missing_ok=True)
+
+
+def batches(runs: Iterable[Run]) -> list[Batch]:
+    """The runs as few batches: those with the same data and seeds that differ only in traced numbers go together."""
+    seeds: dict[str, list[int]] = {}
+    points: dict[str, Experiment] = {}
+    for run in runs:
+        # Where each seed has data of its own, it goes alone.
+        own = [run.seed] if run.experiment.redraw else []
+        name = _text({**run.experiment.canonical(run.seed), "seeds": own})
+        if name not in points:
+            points[name], seeds[name] = run.experiment.for_seed(run.seed), []
+        if run.seed not in seeds[name]:
+            seeds[name].append(run.seed)
+    together: dict[tuple[str, tuple[int, ...]], list[Experiment]] = {}
+    for name, point in points.items():
+        together.setdefault((_program(point), tuple(seeds[name])), []).append(point)
+    found = [
+        Batch(tuple(dataclasses.replace(point, seeds=chosen) for point in members), chosen)
+        for (_, chosen), members in together.items()
+    ]
+    # What shares a program in a row, though its data differ: a process cannot hold many programs.
+    order = {_shape(batch.points[0]): place for place, batch in reversed(list(enumerate(found)))}
+    return sorted(found, key=lambda batch: order[_shape(batch.points[0])])
+
+
+def _traced(point: Experiment) -> Any:
+    """What may differ between the runs of a program: its numbers are traced."""
+    return point.selector, point.local, point.server
+
+
+def _program(point: Experiment, **other: Any) -> str:
+    """What two runs must have in common to share a program and its data: all but the numbers that are traced."""
+    leaves, tree = jax.tree.flatten(_traced(point))
+    plain = {**point.to_plain(), "seeds": [], "name": "", **other}
+    plain["metrics"] = {**plain["metrics"], "target": None, "value": None}
+    for part in ("selector", "local", "server"):
+        del plain[part]
+    return _text([plain, str(tree), [np.asarray(leaf).dtype.kind for leaf in leaves]])
+
+
+def _shape(point: Experiment) -> str:
+    """What two runs must have in common to share a program, as far as it shows without the data."""
+    return _program(point, data=type(point.data).__name__, rounds=1)
+
+
+def _stacked(values: Iterable[Any]) -> Any:
+    """One number where all are the same, else one for each point."""
+    numbers = list(values)
+    if all(np.array_equal(value, numbers[0]) for value in numbers):
+        return numbers[0]
+    return np.asarray(numbers, np.int32 if all(isinstance(n, int) for n in numbers) else np.float32)
+
+
+def _text(plain: Any) -> str:
+    return json.dumps(plain, sort_keys=True)

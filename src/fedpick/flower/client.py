@@ -82,9 +82,9 @@ def kept_update(message: Message, context: Context) -> Message | None:
     settings = {key: value for record in message.content.config_records.values() for key, value in record.items()}
     if metrics.pop("server-round") != settings.get("server-round"):
         return None
-    content = {"arrays": context.state.array_records[ARRAYS], "metrics": MetricRecord(metrics)}
+    content = RecordDict({"arrays": context.state.array_records[ARRAYS], "metrics": MetricRecord(metrics)})
     del context.state[ARRAYS], context.state[METRICS]
-    return Message(RecordDict(content), reply_to=message)
+    return Message(content, reply_to=message)
 
 
 def numpy_loss(losses: Losses, loader: Iterable[tuple[Any, Any]], batch: int | None = None) -> float:

@@ -1,7 +1,6 @@
 """Charts and pages: charts as data, drawn by Altair, written to files or shown on a self-contained HTML page."""
 
-from fedpick.report.altair_charts import picture, to_altair, write_chart
-from fedpick.report.charts import Chart, Row, cell, curve, dot, thin_indices
+from fedpick.report.charts import Chart, Row, cell, curve, dot, picture, thin_indices, to_altair, write_chart
 from fedpick.report.html import code, figure, heading, page, paragraph, table
 
 __all__ = [

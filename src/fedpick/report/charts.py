@@ -1,13 +1,20 @@
-"""Charts as plain data, which can be built, tested and stored without drawing anything."""
+"""Charts as plain data, and drawn by Altair for the interactive page and for SVG, PDF and PNG files."""
 
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedpick.storage import write_atomic
+
 Row = dict[str, Any]
 POINTS = 80  # of a curve, at most: more are invisible and make pages large
+# Okabe and Ito's colour-blind safe palette (grey for their black); dashes and shapes, so that colour is not needed.
+COLOURS = ("#777777", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A")
+DASHES = ([1, 0], [6, 2], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3], [10, 2], [3, 1])
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
 
 @dataclass(frozen=True)
@@ -120,3 +127,153 @@ def _row(name: str, panel: str, x: Any, y: float, low: float, high: float) -> Ro
     # Six digits are enough for a picture and halve the file.
     y, low, high = (float(f"{number:.6g}") for number in (y, low, high))
     return {"name": name, "panel": panel, "x": x, "y": y, "low": low, "high": high}
+
+
+def to_altair(chart: Chart) -> Any:
+    """The chart as an Altair object: panels side by side, a click in the legend isolates one strategy.
+
+    >>> from fedpick.report import dot
+    >>> rows = (dot("ours", "", "rand", value=1.0, low=0.5, high=1.5),)
+    >>> to_altair(Chart("one", "dots", title="One", text="One dot.", rows=rows)).to_dict()["title"]["text"]
+    'One'
+    """
+    import altair as alt  # takes half a second
+
+    drawn = _heat_map(chart, alt) if chart.kind == "heat" else _marks(chart, alt)
+    drawn = drawn.properties(title=alt.TitleParams(chart.title, anchor="start"), description=chart.text)
+    drawn = drawn.configure_axis(gridColor="#888888", gridOpacity=0.25)  # for a light and for a dark page
+    return drawn.configure_legend(
+        orient="top", labelLimit=300, columns=4, symbolSize=200, symbolOpacity=1, symbolStrokeWidth=2.5
+    )
+
+
+def _marks(chart: Chart, alt: Any) -> Any:
+    """Curves and points, coloured by name."""
+    # A logarithmic axis shows nothing at or below 0.
+    rows = [{**row, "low": max(row["low"], row["y"] / 10)} if chart.log_y else row for row in chart.rows]
+    if chart.log_y:
+        rows = [row for row in rows if row["y"] > 0]
+    clicked = alt.selection_point(fields=["name"], bind="legend")
+    colour, dash, shape = (
+        channel("name:N", title=None, sort=chart.names, scale=alt.Scale(domain=chart.names, range=list(values)))
+        for channel, values in ((alt.Color, COLOURS), (alt.StrokeDash, DASHES), (alt.Shape, SHAPES))
+    )
+    shown = alt.condition(clicked, alt.value(1.0), alt.value(0.08))
+    faint = alt.condition(clicked, alt.value(0.15), alt.value(0.02))
+    scale = alt.Scale(type="log" if chart.log_y else "linear", zero=False)
+    y, low = (alt.Y(f"{end}:Q", title=chart.y or None, scale=scale) for end in ("y", "low"))
+    tooltip = _tooltip(chart, alt)
+    width: Any = 320
+    if chart.kind == "lines":
+        x = alt.X("x:Q", title=chart.x or None, scale=alt.Scale(type="log" if chart.log_x else "linear", nice=False))
+        base = alt.Chart().encode(x=x)
+        colour = colour.legend(symbolType="stroke")
+        layers = [
+            base.mark_area().encode(y=low, y2="high:Q", color=colour, opacity=faint),
+            base.mark_line(strokeWidth=1.8).encode(y=y, color=colour, strokeDash=dash, opacity=shown, tooltip=tooltip),
+        ]
+    else:
+        order = list(dict.fromkeys(row["x"] for row in rows))
+        x = alt.X("x:N", title=chart.x or None, sort=order, axis=alt.Axis(labelAngle=-30, grid=True))
+        base = alt.Chart().encode(x=x, color=colour, opacity=shown)
+    if chart.kind == "dots":
+        base = base.encode(xOffset=alt.XOffset("name:N", sort=chart.names))
+        layers = [
+            base.mark_rule(strokeWidth=1.5).encode(y=low, y2="high:Q"),
+            base.mark_point(size=60, filled=True).encode(y=y, shape=shape, tooltip=tooltip),
+        ]
+        width = alt.Step(16, **{"for": "offset"})
+    elif chart.kind == "strip":
+        ends = list(dict.fromkeys(row["mark"] for row in rows))
+        kinds = alt.Scale(domain=ends, range=["circle" if end == "reached" else "cross" for end in ends])
+        end = alt.Shape("mark:N", title=None, scale=kinds, legend=alt.Legend() if len(ends) > 1 else None)
+        layers = [
+            base.mark_tick(thickness=2.5, width=36).encode(y=alt.Y("median(y):Q", title=chart.y or None, scale=scale)),
+            base.mark_point(size=50).encode(y=y, shape=end, tooltip=tooltip),
+        ]
+        width = alt.Step(64)
+    layered = alt.layer(*layers, data=alt.InlineData(values=rows)).add_params(clicked)
+    layered = layered.properties(width=width, height=220)
+    if len(chart.panels) > 1:
+        panel = alt.Facet("panel:N", title=None, sort=chart.panels)
+        layered = layered.facet(panel, columns=chart.columns).resolve_scale(
+            y="independent", x="shared" if chart.kind == "dots" else "independent"
+        )
+    return layered
+
+
+def _tooltip(chart: Chart, alt: Any) -> list[Any]:
+    value = alt.Tooltip("y:Q", title=chart.y or "value", format=".4g")
+    if chart.kind == "strip":
+        return [alt.Tooltip("name:N", title="of"), value, alt.Tooltip("mark:N", title="target")]
+    kind = "nominal" if chart.kind == "dots" else "quantitative"
+    return [
+        alt.Tooltip("name:N", title="of"),
+        alt.Tooltip("x", title=chart.x or "at", type=kind),
+        value,
+        alt.Tooltip("low:Q", title="from", format=".4g"),
+        alt.Tooltip("high:Q", title="to", format=".4g"),
+    ]
+
+
+def _heat_map(chart: Chart, alt: Any) -> Any:
+    """Samples by client and label, with the clients' sizes beside them."""
+    clients = list(dict.fromkeys(row["y"] for row in chart.rows))
+    labels = list(dict.fromkeys(row["x"] for row in chart.rows))
+    sizes = list({row["y"]: {"y": row["y"], "size": row["size"]} for row in chart.rows}.values())
+    every = max(1, len(clients) // 20)
+    axis = alt.Axis(values=clients[::every])
+    y = alt.Y("y:O", title=chart.y, sort=clients, axis=axis)
+    height = alt.Step(max(5, min(16, 400 // len(clients))))
+    cells = alt.Chart(alt.InlineData(values=list(chart.rows))).mark_rect()
+    cells = cells.encode(
+        x=alt.X("x:N", title=chart.x, sort=labels, axis=alt.Axis(labelAngle=0)),
+        y=y,
+        color=alt.Color("samples:Q", title="samples", scale=alt.Scale(scheme="viridis")),
+        tooltip=[
+            alt.Tooltip("y:O", title=chart.y),
+            alt.Tooltip("x:N", title=chart.x),
+            alt.Tooltip("samples:Q", title="samples"),
+            alt.Tooltip("size:Q", title="of"),
+        ],
+    )
+    bars = alt.Chart(alt.InlineData(values=sizes)).mark_bar(color=COLOURS[0])
+    bars = bars.encode(
+        x=alt.X("size:Q", title="samples in all", axis=alt.Axis(tickCount=3)),
+        y=alt.Y("y:O", title=None, sort=clients, axis=None),
+        tooltip=[alt.Tooltip("y:O", title=chart.y), alt.Tooltip("size:Q", title="samples")],
+    )
+    return alt.hconcat(
+        cells.properties(width=alt.Step(max(6, min(28, 340 // len(labels)))), height=height),
+        bars.properties(width=140, height=height),
+    )
+
+
+def picture(chart: Chart, kind: Literal["svg", "pdf", "png"]) -> bytes:
+    """The chart as a static picture, the content of a file.
+
+    Args:
+        chart: The chart.
+        kind: Format of the picture.
+
+    >>> from fedpick.report import dot
+    >>> rows = (dot("ours", "", "rand", value=1.0, low=0.5, high=1.5),)
+    >>> picture(Chart("one", "dots", title="One", text="One dot.", rows=rows), "svg")[:4]
+    b'<svg'
+    """
+    import vl_convert
+
+    convert = getattr(vl_convert, f"vegalite_to_{kind}")
+    content = convert(to_altair(chart).to_dict(), **({"ppi": 144} if kind == "png" else {}))
+    return content.encode() if isinstance(content, str) else bytes(content)
+
+
+def write_chart(chart: Chart, path: str | Path) -> Path:
+    """Write the chart to a file, atomically.
+
+    Args:
+        chart: The chart.
+        path: The file, which ends in .svg, .pdf or .png.
+    """
+    kind: Any = Path(path).suffix[1:]
+    return write_atomic(path, picture(chart, kind), owner="report")

@@ -7,8 +7,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fedpick.report.altair_charts import to_altair
-from fedpick.report.charts import Chart
+from fedpick.report.charts import Chart, to_altair
 
 
 def page(title: str, parts: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from fedpick.sim.availability import (
     Availability,
     Bernoulli,
     DayAndNight,
+    Devices,
     Failures,
     Trace,
 )
@@ -22,15 +23,13 @@ from fedpick.sim.datasets import (
     quadratic_optimum,
     verify_fashion_mnist,
 )
-from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import batch_losses, full_losses
 from fedpick.sim.federation import Federation, Summary, pixels
 from fedpick.sim.local import Local, distinct, train
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
-from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, StepDecay
+from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.preflight import check_fit
-from fedpick.sim.server import Server
 from fedpick.sim.simulation import simulate
 
 __all__ = [

@@ -28,7 +28,12 @@ MD5 = {
 
 
 class Data(Protocol):
-    """A description of data, as an experiment holds it; ``seed``, where it has one, is what ``redraw`` changes."""
+    """A description of data, as an experiment holds it: a frozen dataclass.
+
+    It may have more: a field ``seed``, which ``redraw`` changes; a field ``path``, relative to the file of the
+    experiment; ``sha256``, a sum over the file at that path, by which the data are known; and ``extent``, about how
+    many samples, inputs and outputs there are, from which running times are guessed.
+    """
 
     def federation(self) -> Federation:
         """The clients and their data."""
@@ -52,6 +57,7 @@ class Quadratic:
     K: int = 30
     v: int = 5
     seed: int = 0
+    extent = (100, 5, 1)
 
     def __post_init__(self) -> None:
         _counts(self, K=self.K, v=self.v)
@@ -105,6 +111,7 @@ class Synthetic:
     dim: int = 60
     classes: int = 10
     seed: int = 0
+    extent = (10_000, 60, 10)
 
     def __post_init__(self) -> None:
         _counts(self, K=self.K, dim=self.dim, classes=self.classes)
@@ -151,6 +158,7 @@ class Digits:
 
     partition: Partition = Dirichlet(K=30, alpha=0.3)
     seed: int = 0
+    extent = (1_797, 64, 10)
 
     def federation(self) -> Federation:
         """The clients and their data."""
@@ -189,6 +197,7 @@ class FashionMNIST:
     """
 
     partition: Partition = Dirichlet(K=100, alpha=0.3)
+    extent = (70_000, 784, 10)
 
     def federation(self, folder: str | Path | None = None) -> Federation:
         """The clients and their data; ``folder`` is where the files are."""

@@ -1,4 +1,4 @@
-"""Optimisers by name, and schedules of the learning rate."""
+"""Optimisers by name, of clients and of the server, and schedules of the learning rate."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -7,11 +7,12 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import optax  # type: ignore[import-untyped]
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from fedpick import registry
 from fedpick.pytrees import pytree, static
-from fedpick.validation import one_of, owner_name
+from fedpick.sim.models import Params
+from fedpick.validation import one_of, owner_name, require
 
 Optimizer = Callable[[Any], optax.GradientTransformation]
 Number = float | Float[Array, ""]
@@ -29,6 +30,41 @@ def optimizer(owner: object, chosen: Any) -> Optimizer:
         rule = "a name, or a function of the learning rate such as optax.adam and not optax.adam(0.1)"
         raise ValueError(f"{owner_name(owner)}: optimizer must be {rule}, got {type(chosen).__name__}")
     return chosen  # type: ignore[no-any-return]
+
+
+@pytree
+class Server:
+    """What the server does with the averaged update: adds it (plain FedAvg), or hands it to an optimiser.
+
+    Args:
+        optimizer: "average", or as in ``Local``: "adam" is FedAdam.
+        eta: Learning rate of the server.
+
+    >>> Server("adam", eta=0.01).eta
+    0.01
+    """
+
+    optimizer: str | Optimizer = static(default="average")
+    eta: Number = 1.0
+
+    def __post_init__(self) -> None:
+        require(self, "eta", self.eta, "finite and above 0", lambda x: (x > 0) & (x < jnp.inf))
+        if self.optimizer != "average":
+            optimizer(self, self.optimizer)
+
+    def init(self, params: Params) -> Any:
+        """The optimiser's memory."""
+        return () if self.optimizer == "average" else optimizer(self, self.optimizer)(self.eta).init(params)
+
+    def update(self, params: Params, average: Params, state: Any, anybody: Bool[Array, ""]) -> tuple[Params, Any]:
+        """The next model from the weighted sum of the seats' updates; without anybody, nothing moves."""
+        if self.optimizer == "average":
+            eta = jnp.asarray(self.eta, jnp.float32)
+            return jax.tree.map(lambda w, change: w + eta * change, params, average), state
+        gradient = jax.tree.map(jnp.negative, average)
+        change, moved = optimizer(self, self.optimizer)(self.eta).update(gradient, state, params)
+        keep = lambda new, old: jnp.where(anybody, new, old)  # noqa: E731
+        return jax.tree.map(keep, optax.apply_updates(params, change), params), jax.tree.map(keep, moved, state)
 
 
 class RateSchedule(Protocol):

@@ -9,13 +9,12 @@ import numpy as np
 
 from fedpick.metrics import METRICS
 from fedpick.protocol import FACTS, Clients, Selector, needs, round_keys
-from fedpick.sim.availability import Availability, Failures
-from fedpick.sim.devices import Devices
+from fedpick.sim.availability import Availability, Devices, Failures
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local
 from fedpick.sim.models import Model
+from fedpick.sim.optimizers import Server
 from fedpick.sim.round import Record
-from fedpick.sim.server import Server
 from fedpick.validation import require
 
 

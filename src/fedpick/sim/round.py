@@ -11,13 +11,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick.protocol import Clients, Report, Selector, init_key, needs, pick, polled, round_keys, seat_key
 from fedpick.pytrees import pytree, static
-from fedpick.sim.availability import Always, Availability, Failures
-from fedpick.sim.devices import Devices
+from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.evaluation import POLLS, Evaluation, evaluate_clients, evaluate_test_set
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local, Trained, train
 from fedpick.sim.models import Model, Params, barrier
-from fedpick.sim.server import Server
+from fedpick.sim.optimizers import Server
 from fedpick.updates import measure
 
 

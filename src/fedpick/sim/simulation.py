@@ -19,14 +19,14 @@ from fedpick.sim._engine.checkpoint import Checkpoint, fingerprint
 from fedpick.sim._engine.compilation import keep_programs, trace_chunk
 from fedpick.sim._engine.eager import EagerRuns
 from fedpick.sim._engine.progress import Bar
-from fedpick.sim._engine.runner import Chunk, Runner, Schedule, rows
-from fedpick.sim.availability import Always, Availability, Failures
+from fedpick.sim._engine.runner import Chunk, Runner, Schedule, rows, sweep
+from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.datasets import Data
-from fedpick.sim.devices import Devices
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local
 from fedpick.sim.models import Model, ModelSpec
+from fedpick.sim.optimizers import Server
 from fedpick.sim.preflight import (
     check_first_losses,
     check_fit,
@@ -37,8 +37,6 @@ from fedpick.sim.preflight import (
     warn_of_small_clients,
 )
 from fedpick.sim.round import Record, Setup
-from fedpick.sim.server import Server
-from fedpick.sim.sweep import sweep
 
 CHUNK = 100  # rounds, about
 LOG = logging.getLogger("fedpick")

@@ -1,8 +1,7 @@
 """Everything that goes to disk: atomic writes, one state format, one folder of runs, and where results come from."""
 
 from fedpick.storage.atomic import atomic_file, write_atomic
-from fedpick.storage.provenance import Provenance, device, versions
-from fedpick.storage.run_store import RunStore, StoredRun
+from fedpick.storage.run_store import Provenance, RunStore, StoredRun, device, plain_numbers, versions
 from fedpick.storage.state import ForeignStateError, State, StateError, load_state, save_state
 
 __all__ = [
@@ -15,6 +14,7 @@ __all__ = [
     "atomic_file",
     "device",
     "load_state",
+    "plain_numbers",
     "save_state",
     "versions",
     "write_atomic",

@@ -9,10 +9,12 @@ under-way/                        what an interrupted invocation goes on with
 
 import contextlib
 import hashlib
+import importlib.metadata
 import io
 import json
 import logging
 import os
+import platform
 import shutil
 import tempfile
 import time
@@ -23,15 +25,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import filelock
+import jax
 import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.storage.atomic import PART, write_atomic
-from fedpick.storage.provenance import PACKAGES, Provenance, device, versions
 
 LOG = logging.getLogger("fedpick")
 FORMAT = 2
 FILES = ("experiment.json", "result.npz", "summary.json")
+PACKAGES = ("fedpick", "jax", "jaxlib", "numpy", "optax", "flwr")
 
 
 class StoredRun(NamedTuple):
@@ -40,6 +43,14 @@ class StoredRun(NamedTuple):
     about: dict[str, Any]
     arrays: dict[str, Numbers]
     summary: dict[str, Any]
+
+
+class Provenance(NamedTuple):
+    """Number of runs per device and set of versions."""
+
+    device: str
+    versions: str
+    runs: int
 
 
 class RunStore:
@@ -111,11 +122,11 @@ class RunStore:
             identity: The name of its folder.
             about: What was run, as plain data.
             arrays: The result as named arrays.
-            summary: Where it ended and what it cost, as plain data.
+            summary: Where it ended and what it cost; a number that is not finite becomes None.
         """
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)
-        files = {"result.npz": content.getvalue(), "summary.json": _json(dict(summary))}
+        files = {"result.npz": content.getvalue(), "summary.json": _json(plain_numbers(summary))}
         about = {"format": FORMAT, "identity": identity, **about, "versions": versions(*PACKAGES), "device": device()}
         about["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         files["experiment.json"] = _json({**about, "checksum": _checksum(about)})
@@ -197,3 +208,38 @@ def _checksum(plain: Mapping[str, Any]) -> str:
 
 def _json(plain: Any) -> bytes:
     return json.dumps(plain, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def plain_numbers(value: Any) -> Any:
+    """Plain data as JSON can hold them: NumPy numbers as Python's, None where one is not finite.
+
+    >>> plain_numbers({"loss": np.float32(0.5), "rounds": float("inf")})
+    {'loss': 0.5, 'rounds': None}
+    """
+    if isinstance(value, Mapping):
+        return {name: plain_numbers(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_numbers(part) for part in value]
+    number = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(number, float) and not np.isfinite(number) else number
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """The versions of Python and of these packages, as far as they are installed.
+
+    >>> list(versions("numpy"))
+    ['python', 'numpy']
+    """
+    found = {"python": platform.python_version()}
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def device() -> str:
+    """The device that JAX computes on, in words."""
+    first = jax.local_devices()[0]
+    if first.platform != "cpu":
+        return f"{len(jax.local_devices())} x {first.device_kind}"
+    return f"CPU, {os.cpu_count()} cores ({platform.machine()})"
