@@ -41,7 +41,10 @@ if TYPE_CHECKING:
         AFL,
         ClippedLoss,
         ClusteredSimilarity,
+        DivFL,
+        FedCor,
         Full,
+        HiCS,
         LocalLoss,
         PowerOfChoice,
         QFairLoss,
@@ -61,7 +64,8 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss ClusteredSimilarity Full LocalLoss PowerOfChoice QFairLoss Rand Schedule Score Shrinking Uniform",
+    "selectors": "AFL ClippedLoss ClusteredSimilarity DivFL FedCor Full HiCS LocalLoss PowerOfChoice QFairLoss Rand "
+    "Schedule Score Shrinking Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
 _ROOMS = (
@@ -87,7 +91,10 @@ __all__ = [
     "Clients",
     "ClippedLoss",
     "ClusteredSimilarity",
+    "DivFL",
+    "FedCor",
     "Full",
+    "HiCS",
     "LawBrokenError",
     "Ledger",
     "LocalLoss",

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedpick.protocol import Clients, Report, Selection
 from fedpick.validation import natural, owner_name
@@ -53,7 +53,7 @@ class Ledger(NamedTuple):
         return after
 
 
-def fits(owner: object, table: Float[Array, "K ..."], clients: Clients) -> None:
+def fits(owner: object, table: Shaped[Array, "K ..."], clients: Clients) -> None:
     """Raise unless a table has a row for each of these clients.
 
     Args:
@@ -81,6 +81,20 @@ def enter(table: Float[Array, "K ..."], selection: Selection, values: Float[Arra
     """
     after: Float[Array, "K ..."] = _enter(table, selection, jnp.asarray(values, jnp.float32))
     return after
+
+
+def visit(visited: Bool[Array, " K"], selection: Selection) -> Bool[Array, " K"]:
+    """Who has had a seat, after a round, whether or not anything was heard from it.
+
+    Args:
+        visited: Who had one before.
+        selection: The seats.
+
+    >>> visit(jnp.zeros(3, bool), Selection(jnp.array([2, -1]), jnp.array([1.0, 0.0])))
+    Array([False, False,  True], dtype=bool)
+    """
+    K = visited.shape[0]
+    return visited.at[jnp.where(selection.weights > 0, selection.clients, K)].set(True, mode="drop")
 
 
 @jax.jit

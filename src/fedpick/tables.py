@@ -61,6 +61,14 @@ STRATEGIES: dict[str, Strategy] = {
     "clustered-similarity": Strategy("fedpick.selectors:ClusteredSimilarity", {},
                                      "a client from each of m clusters of similar updates", *_NO_POLL,
                                      "Fraboni et al. 2021"),
+    "divfl": Strategy("fedpick.selectors:DivFL", {},
+                      "m clients whose updates stand for those of all", *_NO_POLL, "Balakrishnan et al. 2022"),
+    "hics-fl": Strategy("fedpick.selectors:HiCS", {},
+                        "m of clusters by output bias, balanced labels first", *_NO_POLL, "Chen, Vikalo 2024"),
+    "fedcor": Strategy("fedpick.selectors:FedCor", {},
+                       "m whose losses fall with those of all, by a Gaussian process",
+                       "full local loss of all, in some rounds", "2m, 2K + 2m with a poll",
+                       "2m w, (K + 2m) w + K scalars with a poll", "Tang et al. 2022"),
 }
 # fmt: on
 

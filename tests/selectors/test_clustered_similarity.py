@@ -124,7 +124,7 @@ def test_unbiased_also_where_one_client_holds_more_than_a_seat(size):
 
 
 @given(st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_weights_vary_no_more_than_those_of_rand(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     size, sketches = rng.integers(1, 50, 8), rng.normal(size=(8, 4)) * (rng.random((8, 1)) < 0.8)
@@ -151,13 +151,13 @@ def test_many_clients_are_clustered_in_groups():
     sketches = np.eye(4)[kind] * 5 + rng.normal(size=(3000, 4)) * 0.1
     sketches[:600] = 0  # never seen
     size = rng.integers(1, 20, 3000)
-    chosen = seats(ClusteredSimilarity(10, sketch_size=4, groups=32), size, sketches, 2000)
+    chosen = seats(ClusteredSimilarity(10, sketch_size=4, groups=32), size, sketches, 500)
     seats_of = np.stack([((chosen >= 600) & (kind[chosen] == k)).sum(axis=1) for k in range(4)], axis=1)
     share = np.array([size[(np.arange(3000) >= 600) & (kind == k)].sum() for k in range(4)]) / size.sum()
-    np.testing.assert_allclose(seats_of.mean(axis=0), 10 * share, atol=0.05)
+    np.testing.assert_allclose(seats_of.mean(axis=0), 10 * share, atol=0.1)
     assert (seats_of.var(axis=0) < 0.5 * 10 * share * (1 - share)).all(), "rand's variance, halved"
     half = size[np.arange(3000) % 2 == 0].sum() / size.sum()
-    assert (chosen % 2 == 0).mean() == pytest.approx(half, abs=4 * 0.5 / sqrt(20_000))
+    assert (chosen % 2 == 0).mean() == pytest.approx(half, abs=4 * 0.5 / sqrt(5000))
 
 
 def test_memory_holds_the_last_sketch_of_each_client():
@@ -170,9 +170,8 @@ def test_memory_holds_the_last_sketch_of_each_client():
     np.testing.assert_array_equal(state, [[0, 0], [0, 0], [1, 2]])
 
 
-@pytest.mark.parametrize("parameters", [{"m": 2, "sketch_size": 5}, {"m": 3, "sketch_size": 3, "groups": 6}])
-def test_laws(parameters):
-    check_selector(ClusteredSimilarity(**parameters), static=("sketch_size", "groups"))
+def test_laws():
+    check_selector(ClusteredSimilarity(m=3, sketch_size=3, groups=6), static=("sketch_size", "groups"))
 
 
 def test_by_name_and_errors():

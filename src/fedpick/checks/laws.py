@@ -182,10 +182,10 @@ def check_seats(trial: Trial) -> None:
 def check_linear(selector: Selector[Any]) -> None:
     """Trace the program for a million clients, without running it: no full sort, no large array.
 
-    A strategy of cost "K s" may hold s numbers per client, its ``sketch_size`` or ``classes``; one of cost "K^2" may
-    compare all pairs, of a thousand clients.
+    A strategy of cost "K s" may hold s numbers per client, its ``sketch_size``, ``classes`` or ``dimension``; one of
+    cost "K^2" may compare all pairs, of a thousand clients.
     """
-    cost, wide = getattr(selector, "cost", "K"), max(lengths(selector).values(), default=1)
+    cost, wide = getattr(selector, "cost", "K"), max([getattr(selector, "dimension", 1), *lengths(selector).values()])
     limits = {"K": 1, "K s": wide, "K^2": 1024}
     if cost not in limits:
         raise LawBrokenError(f"{type(selector).__name__}: cost must be one of {', '.join(limits)}, got {cost!r}")

@@ -2,6 +2,9 @@
 
 from fedpick.selectors.afl import AFL
 from fedpick.selectors.clustered_similarity import ClusteredSimilarity
+from fedpick.selectors.divfl import DivFL
+from fedpick.selectors.fedcor import FedCor
+from fedpick.selectors.hics import HiCS
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
 from fedpick.selectors.schedule import Schedule, Shrinking
@@ -11,7 +14,10 @@ __all__ = [
     "AFL",
     "ClippedLoss",
     "ClusteredSimilarity",
+    "DivFL",
+    "FedCor",
     "Full",
+    "HiCS",
     "LocalLoss",
     "OwnScore",
     "PowerOfChoice",
