@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     from fedpick.selectors import (
         AFL,
         ClippedLoss,
+        ClusteredSize,
         Full,
+        KVib,
         LocalLoss,
+        OptimalSampling,
         PowerOfChoice,
         QFairLoss,
         Rand,
@@ -60,7 +63,8 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss Full LocalLoss PowerOfChoice QFairLoss Rand Schedule Score Shrinking Uniform",
+    "selectors": "AFL ClippedLoss ClusteredSize Full KVib LocalLoss OptimalSampling PowerOfChoice QFairLoss Rand "
+    "Schedule Score Shrinking Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
 _ROOMS = (
@@ -85,10 +89,13 @@ __all__ = [
     "STRATEGIES",
     "Clients",
     "ClippedLoss",
+    "ClusteredSize",
     "Full",
+    "KVib",
     "LawBrokenError",
     "Ledger",
     "LocalLoss",
+    "OptimalSampling",
     "Picked",
     "PowerOfChoice",
     "QFairLoss",

@@ -16,8 +16,10 @@ from fedpick.sampling.draws import (
     uniform_keys,
     uniforms,
 )
+from fedpick.sampling.inclusion import inclusion_probabilities, systematic
 from fedpick.sampling.ranks import nth_smallest, portion
 from fedpick.sampling.seats import seat, shares, top_k, top_k_mask, weighted
+from fedpick.sampling.strata import stratified
 
 __all__ = [
     "arrivals",
@@ -25,12 +27,15 @@ __all__ = [
     "exponentials",
     "first_k",
     "first_k_mask",
+    "inclusion_probabilities",
     "integers",
     "nth_smallest",
     "portion",
     "race",
     "seat",
     "shares",
+    "stratified",
+    "systematic",
     "top_k",
     "top_k_mask",
     "uniform_keys",

@@ -1,6 +1,9 @@
 """The strategies, one file per paper; ``fedpick.registry`` has the table of their names."""
 
 from fedpick.selectors.afl import AFL
+from fedpick.selectors.clustered_size import ClusteredSize
+from fedpick.selectors.kvib import KVib
+from fedpick.selectors.optimal import OptimalSampling
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
 from fedpick.selectors.schedule import Schedule, Shrinking
@@ -9,8 +12,11 @@ from fedpick.selectors.score import ClippedLoss, LocalLoss, OwnScore, QFairLoss,
 __all__ = [
     "AFL",
     "ClippedLoss",
+    "ClusteredSize",
     "Full",
+    "KVib",
     "LocalLoss",
+    "OptimalSampling",
     "OwnScore",
     "PowerOfChoice",
     "QFairLoss",
