@@ -16,17 +16,19 @@ from fedpick.sampling.draws import (
     uniform_keys,
     uniforms,
 )
-from fedpick.sampling.seats import seat, shares, top_k, top_k_mask, weighted
+from fedpick.sampling.seats import seat, seat_by_size, shares, top_k, top_k_mask, weighted
 
 __all__ = [
     "arrivals",
     "draw",
     "exponentials",
+    "fill_unknown",
     "first_k",
     "first_k_mask",
     "integers",
     "race",
     "seat",
+    "seat_by_size",
     "shares",
     "top_k",
     "top_k_mask",
