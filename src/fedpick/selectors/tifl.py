@@ -132,8 +132,8 @@ def tiers_of(duration: Float[Array, " K"], able: Bool[Array, " K"], number: int)
 @jax.jit
 def _rank_weights(loss: Float[Array, " T"], able: Bool[Array, " T"]) -> Float[Array, " T"]:
     """n - i for the tier of rank i by loss among the n that are able, 0 for the others; tied tiers share."""
-    higher = jnp.sum((loss[None, :] > loss[:, None]) & able, axis=1, dtype=jnp.float32)
-    tied = jnp.sum((loss[None, :] == loss[:, None]) & able, axis=1, dtype=jnp.float32)
+    higher = jnp.sum((loss[None, :] > loss[:, None]) & able[None, :], axis=1, dtype=jnp.float32)
+    tied = jnp.sum((loss[None, :] == loss[:, None]) & able[None, :], axis=1, dtype=jnp.float32)
     rank = higher + (tied - 1) / 2
     return jnp.where(able, jnp.sum(able, dtype=jnp.float32) - rank, jnp.float32(0))
 
