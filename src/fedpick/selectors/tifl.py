@@ -118,7 +118,7 @@ def tiers_of(duration: Float[Array, " K"], able: Bool[Array, " K"], number: int)
     """The tier of each client, 0 the fastest: equal numbers of those able, ties by client, found without a sort.
 
     >>> tiers_of(jnp.array([3.0, 1.0, jnp.nan, 2.0]), jnp.ones(4, bool), 2)
-    Array([1, 0, 1, 0], dtype=int32)
+    Array([1, 0, 0, 1], dtype=int32)
     """
     seconds = jnp.clip(sampling.fill_unknown(jnp.where(able, duration, jnp.nan)), 0, 1e30)
     seconds = jnp.where(able, seconds, jnp.inf)
