@@ -1,7 +1,7 @@
 """A comparison of strategies: a summary of each, and one sentence that says who wins and how sure that is."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +76,7 @@ class Comparison:
     names: tuple[str, ...]
     results: tuple[Result, ...]
     metric: str = "loss"
+    _: KW_ONLY
     value: float | None = None
     reference: str = "rand"
 
@@ -88,7 +89,7 @@ class Comparison:
         return self.reference if self.reference in self.names else self.names[0]
 
     @functools.cached_property
-    def target(self) -> float:
+    def threshold(self) -> float:
         """The value to reach: given, or what each of the baseline's runs reaches, rounded to three digits."""
         if self.value is not None:
             return self.value
@@ -106,8 +107,8 @@ class Comparison:
     def goal(self) -> str:
         """The target in words, such as "loss 0.59"."""
         if is_accuracy(self.metric):
-            return f"{self.metric.replace('_', ' ')} {self.target:.1%}"
-        return f"{self.metric.replace('_', ' ')} {self.target:g}"
+            return f"{self.metric.replace('_', ' ')} {self.threshold:.1%}"
+        return f"{self.metric.replace('_', ' ')} {self.threshold:g}"
 
     @property
     def goal_with_source(self) -> str:
@@ -193,7 +194,7 @@ class Comparison:
 
     def rounds_of(self, name: str) -> Numbers:
         """Rounds to the target, one per seed."""
-        return self.of(name).rounds_to(self.metric, self.target)
+        return self.of(name).rounds_to(self.metric, self.threshold)
 
     def of(self, name: str) -> Result:
         """The runs of a strategy."""
@@ -208,7 +209,7 @@ class Comparison:
             row["speed_up"] = None if summary.speed_up is None else summary.speed_up._asdict()
             row |= {name: row[name]._asdict() for name in ("loss", "accuracy")}
             rows.append(row)
-        target = {"metric": self.metric, "value": self.target}
+        target = {"metric": self.metric, "value": self.threshold}
         plain = {"answer": self.answer, "baseline": self.baseline, "target": target, "strategies": rows}
         return plain_numbers(plain)  # type: ignore[no-any-return]
 

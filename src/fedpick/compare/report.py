@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,6 +85,7 @@ class ComparisonReport:
     comparison: Comparison
     experiments: tuple[Plain, ...]
     provenance: tuple[Provenance, ...]
+    _: KW_ONLY
     command: str
     all_runs: bool = False
 
@@ -122,7 +123,7 @@ def report_on(
     plains = tuple(experiment.to_plain() for experiment in experiments)
     comparison = _compare(plains, [load_results(experiment, store) for experiment in experiments], metric, value)
     runs = (identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds))
-    return ComparisonReport(comparison, plains, store.provenance(runs), command)
+    return ComparisonReport(comparison, plains, store.provenance(runs), command=command)
 
 
 def load_report(
@@ -161,13 +162,14 @@ def load_report(
     groups = _groups(list(stored.values()))
     plains = tuple(plain for plain, _ in groups)
     comparison = _compare(plains, [result for _, result in groups], metric or "loss", value)
-    return ComparisonReport(comparison, plains, store.provenance(stored), command, all_runs=True)
+    return ComparisonReport(comparison, plains, store.provenance(stored), command=command, all_runs=True)
 
 
 def _compare(plains: Sequence[Plain], results: Sequence[Result], metric: str, value: float | None) -> Comparison:
     labels = names(plains)
     kinds = [plain.get("selector", {}).get("kind") for plain in plains]
-    return Comparison(labels, tuple(results), metric, value, labels[kinds.index("rand") if "rand" in kinds else 0])
+    baseline = labels[kinds.index("rand") if "rand" in kinds else 0]
+    return Comparison(labels, tuple(results), metric, value=value, reference=baseline)
 
 
 def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:

@@ -51,6 +51,7 @@ class Metrics:
     every: int | None = None
     target: str | None = None
     value: float | None = None
+    _: KW_ONLY
     clients: bool = True
     model: bool = False
 

@@ -16,7 +16,7 @@ from fedpick.paper.claims import (
 )
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
-from fedpick.report import Chart, Row, curve, dot
+from fedpick.report import Chart, ChartRow, curve, dot
 from fedpick.results import Spread, interval
 
 OBJECTIVES = ("minus-probability", "cross-entropy")
@@ -34,8 +34,8 @@ def _objective_experiments(size: Size) -> Experiments:
 
 
 def _objective(runs: ItemRuns) -> Outcome:
-    rows: list[Row] = []
-    curves: list[Row] = []
+    rows: list[ChartRow] = []
+    curves: list[ChartRow] = []
     table, equal, better = [], [], []
     for alpha, (setting, (selectors, _)) in itertools.product(ALPHAS, SETTINGS.items()):
         base = runs["cross-entropy", alpha, setting, "rand"]

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpick.report import Row, dot
+from fedpick.report import ChartRow, dot
 from fedpick.results import Interval, Result, Spread, interval, median_interval
 
 Met = Literal["yes", "partly", "unclear", "no"]
@@ -73,7 +73,7 @@ def above_zero(difference: Interval) -> Met:
     return "yes" if difference.low > 0 else "no" if difference.high <= 0 else "unclear"
 
 
-def dot_with_spread(name: str, panel: str, x: str, values: NDArray[Any]) -> Row:
+def dot_with_spread(name: str, panel: str, x: str, values: NDArray[Any]) -> ChartRow:
     """A chart's dot for the mean over seeds, with one standard deviation."""
     mean, deviation = Spread.of(values)
     deviation = float(np.nan_to_num(deviation))

@@ -1,6 +1,7 @@
 """Figures 2a and 6: federated averaging on the quadratic problem, and whom it selects."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def _gaps(runs: ItemRuns, K: int, name: str) -> Result:
     lowest = [quadratic_optimum(experiment.for_seed(seed).federation())[1] for seed in experiment.seeds]
     # In float32 a loss at the optimum may come out a little below F*.
     gap = np.maximum(result.metric("loss") - np.asarray(lowest)[:, None], 1e-6)
-    return Result(result.runs, result.share, result.model_bytes, result.evaluated, {"loss": gap}, result.records)
+    return replace(result, metrics={"loss": gap})
 
 
 def _figure_2a(runs: ItemRuns) -> Outcome:

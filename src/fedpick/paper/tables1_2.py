@@ -85,7 +85,7 @@ def _conclude(runs: ItemRuns, alpha: float, number: int) -> Outcome:
         claims_of(f"Table {number}", statements),
         (_chart(results, published, alpha, number),),
         (ours, _costs(results)),
-        (
+        remarks=(
             "R60 is the first evaluated round at which the accuracy averaged over the seeds reaches 60 %; accuracy is "
             "that after the last round, ± one standard deviation over the seeds. Two accuracies agree if they differ "
             "by no more than their combined spread (the root of the sum of squares), and partly up to twice that. "

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpick.metrics import Numbers
-from fedpick.report import Chart, Row, curve
+from fedpick.report import Chart, ChartRow, curve
 
 
 class Curve(NamedTuple):
@@ -20,7 +20,7 @@ class Curve(NamedTuple):
 
 def chart(title: str, curves: Iterable[Curve]) -> Chart:
     """A panel for each metric; a curve is the mean over the seeds, with one standard deviation."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     panels: dict[str, None] = {}
     for metric, name, rounds, values in curves:
         panel, finite = metric.replace("_", " "), np.isfinite(values).all(axis=0)

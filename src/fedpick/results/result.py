@@ -1,6 +1,6 @@
 """`Result`: arrays with one row per run, and the questions that one asks of them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Result:
     runs: list[dict[str, Any]]
     share: Numbers = field(repr=False)
     model_bytes: int
+    _: KW_ONLY
     evaluated: Numbers = field(repr=False)
     metrics: dict[str, Numbers] = field(repr=False)
     records: dict[str, Numbers] = field(repr=False)
@@ -73,8 +74,14 @@ class Result:
         def group(word: str) -> dict[str, Any]:
             return {name.removeprefix(word): values[None] for name, values in arrays.items() if name.startswith(word)}
 
-        run, evaluated = [{"seed": seed}], arrays["evaluated"]
-        return cls(run, arrays["share"], model_bytes, evaluated, group("metrics/"), group("records/"))
+        return cls(
+            [{"seed": seed}],
+            arrays["share"],
+            model_bytes,
+            evaluated=arrays["evaluated"],
+            metrics=group("metrics/"),
+            records=group("records/"),
+        )
 
     @property
     def rounds(self) -> int:
@@ -89,23 +96,23 @@ class Result:
         measured, function = OVER_CLIENTS[name]
         return np.asarray(function(self.metrics[f"client_{measured}"], axis=-1))
 
-    def rounds_to(self, metric: str, target: float) -> Numbers:
-        """The first evaluated round at which each run reaches the target, [R]; inf where it never does.
+    def rounds_to(self, metric: str, value: float) -> Numbers:
+        """The first evaluated round at which each run reaches the value, [R]; inf where it never does.
 
         Accuracies reach it from below, losses from above.
         """
-        first = self._first(metric, target)
+        first = self._first(metric, value)
         return np.where(first >= 0, self.evaluated[first].astype(float), np.inf)
 
-    def seconds_to(self, metric: str, target: float) -> Numbers:
+    def seconds_to(self, metric: str, value: float) -> Numbers:
         """The same on the simulated clock."""
-        first = self._first(metric, target)
+        first = self._first(metric, value)
         clock = np.concatenate([np.zeros((len(self.runs), 1)), self.records["seconds"].cumsum(axis=1)], axis=1)
         return np.where(first >= 0, clock[np.arange(len(first)), self.evaluated[first]], np.inf)
 
-    def _first(self, metric: str, target: float) -> Numbers:
+    def _first(self, metric: str, value: float) -> Numbers:
         values = self.metric(metric)
-        reached = values >= target if is_accuracy(metric) else values <= target
+        reached = values >= value if is_accuracy(metric) else values <= value
         return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
 
     @property

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import zipfile
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Arrays:
     path: str
     partition: Partition | None = None
     test_share: float = 0.1
+    _: KW_ONLY
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ import hashlib
 import os
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -108,6 +108,7 @@ class Synthetic:
     alpha: float = 1.0
     beta: float = 1.0
     K: int = 30
+    _: KW_ONLY
     dim: int = 60
     classes: int = 10
     seed: int = 0
