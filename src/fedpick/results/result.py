@@ -8,9 +8,8 @@ import jax
 import numpy as np
 
 from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, is_accuracy, traffic
-from fedpick.report import Chart, picture, table, to_altair
+from fedpick.report import Chart, ChartRow, curve, picture, table, to_altair
 from fedpick.results.export import to_frame, write_csv, write_parquet
-from fedpick.results.plot import Curve, chart
 from fedpick.validation import one_of
 
 SHOWN = ("loss", "test_accuracy")  # unless other metrics are named
@@ -171,12 +170,17 @@ class Result:
         return to_altair(self._chart(metrics or SHOWN))
 
     def _chart(self, metrics: tuple[str, ...]) -> Chart:
-        curves = [
-            Curve(metric, name, part.evaluated, part.metric(metric))
-            for metric in metrics
-            for name, part in self.groups().items()
-        ]
-        return chart(f"{len(self.runs)} runs, {self.rounds} rounds", curves)
+        """A panel for each metric; a curve is the mean over the seeds, with one standard deviation."""
+        rows: list[ChartRow] = []
+        panels = {metric: metric.replace("_", " ") for metric in metrics}
+        for metric, panel in panels.items():
+            for name, part in self.groups().items():
+                values = part.metric(metric)
+                finite = np.isfinite(values).all(axis=0)
+                rows += curve(name, panel, part.evaluated[finite], values=values[:, finite]) if finite.any() else []
+        title = f"{len(self.runs)} runs, {self.rounds} rounds"
+        text = f"{', '.join(panels.values())} by round: the mean over the seeds, with one standard deviation."
+        return Chart("result", "lines", title=title, text=text, x="round", rows=tuple(rows))
 
     def _repr_html_(self) -> str:
         """Display in a notebook: the means over the seeds after the last round, and the plot."""

@@ -46,7 +46,6 @@ class Arrays:
         return _sha256(file, file.stat().st_mtime_ns, file.stat().st_size)
 
     def federation(self) -> Federation:
-        """The clients and their data."""
         arrays, partition = self._load(), self.partition
         self._number_labels(arrays)
         x, y = arrays["x"], arrays["y"]

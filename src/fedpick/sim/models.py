@@ -95,7 +95,6 @@ class Logistic:
         one_of(self, "objective", self.objective, get_args(Objective))
 
     def build(self, federation: Federation) -> Model:
-        """The model for these data."""
         return _logistic(_inputs(federation), _classes(self, federation), self.objective)
 
 
@@ -125,7 +124,6 @@ class MLP:
         one_of(self, "objective", self.objective, get_args(Objective))
 
     def build(self, federation: Federation) -> Model:
-        """The model for these data."""
         widths = (_inputs(federation), *self.hidden, _classes(self, federation))
         return _mlp(widths, self.dropout, self.objective)
 
@@ -144,7 +142,6 @@ class QuadraticModel:
     spread: float = 100.0
 
     def build(self, federation: Federation) -> Model:
-        """The model for these data, which bring their own objective."""
         if federation.classes != 1:
             rule = "data must be samples (h_k, e_k) without classes, as of Quadratic"
             raise ValueError(f"QuadraticModel: {rule}, got {federation.name} with {federation.classes} classes")
