@@ -40,6 +40,23 @@ def test_largest_and_top_take_the_highest_of_the_eligible(key, score, data):
         np.testing.assert_array_equal(np.sort(score[chosen]), np.sort(score[eligible])[::-1][: len(chosen)][::-1])
 
 
+@given(floats(), st.data(), st.integers(-1, 14))
+def test_the_nth_smallest_is_that_of_a_sort(values, data, n):
+    among = data.draw(hnp.arrays(bool, len(values)))
+    values[data.draw(hnp.arrays(bool, len(values)))] = np.nan
+    ranked = np.sort(values[among & ~np.isnan(values)])
+    found = float(sampling.nth_smallest(jnp.asarray(values), jnp.asarray(among), n))
+    if not len(ranked):
+        assert np.isnan(found)
+    else:
+        assert found == ranked[min(max(n, 1), len(ranked)) - 1]
+
+
+@given(st.integers(0, 100), st.integers(0, 10_000))
+def test_a_portion_is_the_whole_part_of_an_exact_product(percent, n):
+    assert int(sampling.portion(percent / 100, n)) == percent * n // 100
+
+
 @settings(max_examples=40)
 @given(keys, floats(st.floats(0, 1e6, width=32)), st.integers(1, 20))
 def test_draws_fall_only_on_weight(key, weight, m):

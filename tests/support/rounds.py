@@ -8,6 +8,8 @@ import numpy as np
 
 import fedpick
 from fedpick import Clients, Report, pick, round_keys
+from fedpick.protocol import MEASURED, needs
+from fedpick.updates import lengths
 
 EVERY = {
     "rand": {"m": 3},
@@ -29,20 +31,27 @@ def every():
 
 
 def world(number, partial, seed=0):
-    """Facts, answers and training losses by round; one answer in five is silence."""
+    """Facts, answers and training losses by round; one answer in five is silence, and one fact in five is unknown."""
     rng = np.random.default_rng(seed)
     size = np.broadcast_to(rng.integers(0, 50, K), (number, K)).astype(np.int32)
     available = rng.random((number, K)) < (rng.choice([0.0, 0.3, 0.6, 0.9], (number, 1)) if partial else 2.0)
     answers, training = rng.gamma(1.0, size=(2, number, K)).astype(np.float32)
     answers[rng.random((number, K)) < 0.2] = np.nan
     training[rng.random((number, K)) < 0.2] = np.nan
-    return Clients(jnp.asarray(size), jnp.asarray(available)), jnp.asarray(answers), jnp.asarray(training)
+    durations = rng.gamma(2.0, size=(2, number, K)).astype(np.float32)
+    durations[rng.random((2, number, K)) < 0.2] = np.nan
+    leaving = rng.random((number, K)) < 0.3
+    clients = Clients(*map(jnp.asarray, (size, available, durations.sum(axis=0), durations[1], leaving)))
+    return clients, jnp.asarray(answers), jnp.asarray(training)
 
 
 def one_round(selector, seed, state, now):
     t, clients, answers, training = now
-    candidates, _, selection = pick(selector, round_keys(seed, t), state, clients, lambda key, asked: answers)
-    report = Report(jnp.where(selection.weights > 0, training[selection.clients], jnp.nan))
+    candidates, losses, selection = pick(selector, round_keys(seed, t), state, clients, lambda key, asked: answers)
+    loss = jnp.where(selection.weights > 0, training[selection.clients], jnp.nan)
+    wide = {name: loss[:, None] * jnp.cos(jnp.arange(1.0, n + 1)) for name, n in lengths(selector).items()}
+    said = {"polled": losses, "duration": 1 + loss, "norm": loss, "square_loss": 1.5 * loss**2, **wide}
+    report = Report(loss, **{name: said[name] for name in MEASURED if name in needs(selector)})
     return selector.observe(state, selection, report), (candidates, selection)
 
 

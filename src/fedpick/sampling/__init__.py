@@ -16,6 +16,7 @@ from fedpick.sampling.draws import (
     uniform_keys,
     uniforms,
 )
+from fedpick.sampling.ranks import nth_smallest, portion
 from fedpick.sampling.seats import seat, shares, top_k, top_k_mask, weighted
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "first_k",
     "first_k_mask",
     "integers",
+    "nth_smallest",
+    "portion",
     "race",
     "seat",
     "shares",

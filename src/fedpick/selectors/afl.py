@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from fedpick import sampling
 from fedpick.ledger import Ledger
@@ -69,7 +69,7 @@ class AFL:
         value = jnp.where(trained, value, -jnp.inf)
 
         K = jnp.sum(candidates, dtype=jnp.int32)
-        kept = sampling.top_k_mask(cut_key, value, candidates, K - _floor(self.alpha1, K))
+        kept = sampling.top_k_mask(cut_key, value, candidates, K - sampling.portion(self.alpha1, K))
         eligible = kept & trained
         # The race by exp(alpha2 v) in logarithms and from the largest v down, where no valuation overflows.
         finite = jnp.clip(value, -1e30, 1e30)
@@ -77,18 +77,10 @@ class AFL:
         arrival = jnp.log(sampling.exponentials(softmax_key, value.shape)) - pull
         drawn = sampling.first_k_mask(
             jnp.where(eligible, arrival, jnp.inf),
-            _floor(1 - jnp.asarray(self.alpha3, jnp.float32), jnp.int32(self.m)),
+            sampling.portion(1 - jnp.asarray(self.alpha3, jnp.float32), self.m),
         )
         uniform = sampling.uniform_keys(uniform_key, candidates)
         return sampling.seat(*sampling.first_k(jnp.where(drawn, jnp.float32(0), uniform), self.m))
 
     def observe(self, state: Ledger, selection: Selection, report: Report) -> Ledger:
         return state.observe(selection, report)
-
-
-def _floor(fraction: Fraction, n: Int[Array, ""]) -> Int[Array, ""]:
-    """floor(fraction * n), not one less where float32 falls just short of a whole number."""
-    exact = jnp.asarray(fraction, jnp.float32) * n.astype(jnp.float32)
-    nearest = jnp.round(exact)
-    slack = jnp.maximum(jnp.float32(1e-5), exact * jnp.float32(2.0**-23))
-    return jnp.where(jnp.abs(exact - nearest) <= slack, nearest, jnp.floor(exact)).astype(jnp.int32)

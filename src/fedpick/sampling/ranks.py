@@ -1,0 +1,47 @@
+"""Order statistics and whole parts of a number of clients."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from fedpick.sampling._order import Number, ascending, count, cut, int32
+
+
+def nth_smallest(values: Float[Array, " K"], among: Bool[Array, " K"], n: Number) -> Float[Array, ""]:
+    """The n-th smallest value of some of the clients, NaN left out; the largest if there are fewer, NaN if none.
+
+    Args:
+        values: A number per client.
+        among: Whose values count.
+        n: The rank, from 1; it may be traced.
+
+    >>> nth_smallest(jnp.array([4.0, 1.0, 3.0, 2.0]), jnp.array([True, False, True, True]), 2)
+    Array(3., dtype=float32)
+    """
+    found: Float[Array, ""] = _nth_smallest(values, among, int32(n))
+    return found
+
+
+@jax.jit
+def _nth_smallest(values: Float[Array, " K"], among: Bool[Array, " K"], n: Int[Array, ""]) -> Float[Array, ""]:
+    among = among & ~jnp.isnan(values)
+    number = count(among)
+    order = ascending(jnp.where(among, values, jnp.nan))
+    _, at, _ = cut(order, jnp.clip(n, 1, jnp.maximum(number, 1)))
+    return jnp.where(number > 0, jnp.max(values, where=at & among, initial=-jnp.inf), jnp.nan)
+
+
+def portion(fraction: float | Float[Array, ""], n: Number) -> Int[Array, ""]:
+    """floor(fraction * n), not one less where float32 falls just short of a whole number.
+
+    Args:
+        fraction: A number of at least 0; it may be traced.
+        n: How many there are; it may be traced.
+
+    >>> portion(0.7, 10)
+    Array(7, dtype=int32)
+    """
+    exact = jnp.asarray(fraction, jnp.float32) * int32(n).astype(jnp.float32)
+    nearest = jnp.round(exact)
+    slack = jnp.maximum(jnp.float32(1e-5), exact * jnp.float32(2.0**-23))
+    return jnp.where(jnp.abs(exact - nearest) <= slack, nearest, jnp.floor(exact)).astype(jnp.int32)
