@@ -1,11 +1,4 @@
-"""Claims, checks and verdicts: the rules by which our runs decide a claim of the paper.
-
-Every rule looks at the runs of the same seeds in pairs and gives a 95 % interval (Student's t). "About x" is held to
-mean a mean of at least four fifths of x; "as well as" that the interval lies within two points of accuracy. A check is
-met ("yes"), met in its direction but not in its size ("partly"), not decided by our runs ("unclear": the interval
-allows both), or contradicted ("no"). A claim is reproduced if all of its checks are met, not reproduced if none is
-even partly, and partly reproduced otherwise.
-"""
+"""Claims, checks and verdicts: the rules by which our runs decide a claim of the paper."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -19,6 +12,13 @@ from fedpick.results import Interval, Result, Spread, interval, median_interval
 Met = Literal["yes", "partly", "unclear", "no"]
 Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
 
+RULES = (
+    'Checks compare runs of the same seeds in pairs, with a 95 % interval (Student\'s t). "About x" is held to mean a '
+    'mean of at least four fifths of x, "as well as" that the interval lies within two points of accuracy. A check is '
+    "met (yes), met in its direction but not in its size (partly), not decided by our runs (unclear), or contradicted "
+    "(no). A claim is reproduced if all its checks are met, not reproduced if none is even partly, and partly "
+    "reproduced otherwise."
+)
 ABOUT = 0.8  # of what is claimed
 AS_WELL = 2.0  # points of accuracy
 
