@@ -58,6 +58,7 @@ __version__ = "0.1.0"
 
 # Public name -> where it is; looked up when it is first asked for, so that `fedpick --help` need not wait for JAX.
 _HOME = {
+    "": "checks compare config experiment flower paper registry report results sampling selectors sim storage theory",
     "checks": "LawBrokenError check_selector",
     "ledger": "Ledger",
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
@@ -67,22 +68,7 @@ _HOME = {
     "TiFL Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
-_ROOMS = (
-    "checks",
-    "compare",
-    "config",
-    "experiment",
-    "flower",
-    "paper",
-    "registry",
-    "report",
-    "results",
-    "sampling",
-    "selectors",
-    "sim",
-    "storage",
-    "theory",
-)
+_ROOMS = [name for name, module in _NAMES.items() if not module]
 
 __all__ = [
     "AFL",
@@ -135,13 +121,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"fedpick.{name}")
-    if name in _NAMES:
-        value = getattr(importlib.import_module(f"fedpick.{_NAMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'fedpick' has no attribute {name!r}")
+    if name not in _NAMES:
+        raise AttributeError(f"module 'fedpick' has no attribute {name!r}")
+    module = _NAMES[name]
+    found = importlib.import_module(f"fedpick.{module or name}")
+    value = globals()[name] = getattr(found, name) if module else found
+    return value
 
 
 def __dir__() -> list[str]:
