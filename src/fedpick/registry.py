@@ -70,7 +70,8 @@ def demands(name: str) -> Demands:
     Demands(needs=('expected_duration', 'upload_duration'), cost='K')
     """
     kind = load(find("Selector", name).address)
-    needs, cost = getattr(kind, "needs", frozenset()), getattr(kind, "cost", "K")
+    needs: Any = getattr(kind, "needs", ())
+    cost: Any = getattr(kind, "cost", "K")
     return Demands(
         None if isinstance(needs, property) else tuple(sorted(needs)), None if isinstance(cost, property) else cost
     )
