@@ -69,6 +69,13 @@ STRATEGIES: dict[str, Strategy] = {
                      "the same approximately, by sums alone", *_TRAINED, "Chen et al. 2022"),
     "k-vib": Strategy("fedpick.selectors:KVib", {},
                       "m clients by their past norms, weights p_k / pi_k", *_NO_POLL, "Zeng et al. 2023"),
+    "tifl": Strategy("fedpick.selectors:TiFL", {},
+                     "m of one tier of like speed, tiers of high loss more often", *_REPORTED, "Chai et al. 2020"),
+    "fedcs": Strategy("fedpick.selectors:FedCS", {},
+                      "of d candidates, at most m that keep the deadline", "nothing", "2d + 2m", "2m w + 2d scalars",
+                      "Nishio, Yonetani 2019"),
+    "refl": Strategy("fedpick.selectors:REFL", {},
+                     "m uniformly, those about to leave first", *_NO_POLL, "Abdelmoniem et al. 2023"),
 }
 # fmt: on
 
