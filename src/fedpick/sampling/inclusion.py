@@ -10,9 +10,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from fedpick.sampling._order import Number, count, int32, places, table
 from fedpick.sampling.draws import integers, uniforms
 
-SMALLEST = 1e-30  # of the largest weight: beyond, float32 could not hold the factor
+SMALLEST, LARGEST = 1e-30, 3e38  # of the largest weight, and of all: beyond, float32 could not hold the factor
 CERTAIN = 1 - 2.0**-20
 WHOLE = 2.0**30  # cumulative sums are whole numbers, exact however many there are
+
+# The number of passes, c, who is capped, and whether that is all.
+Passes = tuple[Int[Array, ""], Float[Array, ""], Bool[Array, " K"], Bool[Array, ""]]
 
 
 def inclusion_probabilities(weight: Float[Array, " K"], n: Number, passes: int | None = None) -> Float[Array, " K"]:
@@ -37,8 +40,8 @@ def inclusion_probabilities(weight: Float[Array, " K"], n: Number, passes: int |
 @functools.partial(jax.jit, static_argnums=2)
 def _inclusion_probabilities(weight: Float[Array, " K"], n: Int[Array, ""], passes: int | None) -> Float[Array, " K"]:
     able = weight > 0
-    finite = jnp.minimum(weight, jnp.float32(jnp.finfo(jnp.float32).max))
-    largest = jnp.max(finite, where=able, initial=jnp.finfo(jnp.float32).tiny)
+    finite = jnp.minimum(weight, jnp.float32(LARGEST))
+    largest = jnp.max(finite, where=able, initial=2.0**-126)
     w = jnp.where(able, jnp.maximum(finite / largest, jnp.float32(SMALLEST)), jnp.float32(0))
     seats = jnp.minimum(n, count(able))
 
@@ -47,13 +50,13 @@ def _inclusion_probabilities(weight: Float[Array, " K"], n: Int[Array, ""], pass
         rest = total(jnp.where(capped, jnp.float32(0), w))
         return (seats - count(capped)).astype(jnp.float32) / jnp.where(rest > 0, rest, jnp.float32(1))
 
-    def step(now: tuple[Int[Array, ""], Float[Array, ""], Bool[Array, " K"], Bool[Array, ""]]) -> tuple[Array, ...]:
+    def step(now: Passes) -> Passes:
         i, c, capped, _ = now
         more = capped | (c * w >= 1)
         done = count(more) == count(capped)
         return i + 1, jnp.where(done, c, scale(more)), more, done
 
-    def again(now: tuple[Int[Array, ""], Float[Array, ""], Bool[Array, " K"], Bool[Array, ""]]) -> Bool[Array, ""]:
+    def again(now: Passes) -> Bool[Array, ""]:
         return ~now[3] if passes is None else ~now[3] & (now[0] < passes)
 
     nobody = jnp.zeros_like(able)

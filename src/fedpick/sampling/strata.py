@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt
 
 from fedpick.sampling._order import FEW, table
 from fedpick.sampling.draws import integers
-from fedpick.sampling.inclusion import WHOLE, line
+from fedpick.sampling.inclusion import LARGEST, WHOLE, line
 
 DIGIT = 10  # bits: three digits hold a float32 in [2^-126, 2)
 DIGITS = 1 << DIGIT
@@ -38,7 +38,7 @@ def stratified(key: PRNGKeyArray, weight: Float[Array, " K"], m: int) -> Int[Arr
 @functools.partial(jax.jit, static_argnums=2)
 def _stratified(key: PRNGKeyArray, weight: Float[Array, " K"], m: int) -> Int[Array, " m"]:
     tiny = jnp.float32(SMALLEST)
-    finite = jnp.minimum(weight, jnp.float32(jnp.finfo(jnp.float32).max))
+    finite = jnp.minimum(weight, jnp.float32(LARGEST))
     able = jnp.where(weight > 0, jnp.maximum(finite, tiny), jnp.float32(0))
     # By a power of two, which keeps the order: the largest comes to lie in [1, 2).
     scaled = able / _power_of_two(_bits(jnp.max(able, initial=tiny)))
@@ -103,14 +103,16 @@ def _part(key: PRNGKeyArray, parts: Float[Array, "n parts"], strata: Strata) -> 
 
     def inside(edge: Int[Array, " m"]) -> Int[Array, " m"]:
         share = jnp.clip(edge - (end - size), 0, size).astype(jnp.float32) / size.astype(jnp.float32)
-        return (share * jnp.float32(WHOLE)).astype(jnp.int32)
+        whole: Int[Array, " m"] = (share * jnp.float32(WHOLE)).astype(jnp.int32)
+        return whole
 
     return place, (inside(strata[0]), inside(strata[1]))
 
 
 def _points(key: PRNGKeyArray, strata: Strata) -> Int[Array, " m"]:
     low, high = strata
-    return low + integers(key, low.shape, jnp.maximum(high - low, 1))
+    points: Int[Array, " m"] = low + integers(key, low.shape, jnp.maximum(high - low, 1))
+    return points
 
 
 def _sums(

@@ -72,8 +72,8 @@ class KVib:
 
     def select(self, key: PRNGKeyArray, state: Norms, clients: Clients, candidates: Mask, losses: Losses) -> Selection:
         if clients.size.shape != state.square.shape:
-            K = clients.size.shape[0]
-            raise ValueError(f"KVib: K must be {K} as in size, got a state of {state.square.shape[0]}")
+            rule = f"K must be {clients.size.shape[0]} as in size"
+            raise ValueError(f"KVib: {rule}, got a state of {state.square.shape[0]}")
         share = sampling.shares(jnp.where(candidates, clients.size, jnp.float32(0)))
         K = jnp.maximum(jnp.sum(candidates, dtype=jnp.float32), 1)
         theta = jnp.minimum(jnp.cbrt(K / (jnp.asarray(self.rounds, jnp.float32) * self.m)), jnp.float32(1))
