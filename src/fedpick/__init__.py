@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from fedpick.registry import STRATEGIES, strategy
     from fedpick.selectors import (
         AFL,
+        REFL,
         ClippedLoss,
+        FedCS,
         Full,
         LocalLoss,
         PowerOfChoice,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
         Schedule,
         Score,
         Shrinking,
+        TiFL,
         Uniform,
     )
 
@@ -61,16 +64,19 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss Full LocalLoss PowerOfChoice QFairLoss Rand Schedule Score Shrinking Uniform",
+    "selectors": "AFL ClippedLoss FedCS Full LocalLoss PowerOfChoice QFairLoss REFL Rand Schedule Score Shrinking "
+    "TiFL Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
 _ROOMS = [name for name, module in _NAMES.items() if not module]
 
 __all__ = [
     "AFL",
+    "REFL",
     "STRATEGIES",
     "Clients",
     "ClippedLoss",
+    "FedCS",
     "Full",
     "LawBrokenError",
     "Ledger",
@@ -86,6 +92,7 @@ __all__ = [
     "Selection",
     "Selector",
     "Shrinking",
+    "TiFL",
     "Uniform",
     "check_selector",
     "checks",

@@ -58,6 +58,13 @@ STRATEGIES: dict[str, Strategy] = {
                     "softmax over last training losses", *_REPORTED, "Goetz et al. 2019; " + _CHO),
     "afl-sqrt-size": Strategy("fedpick.selectors:AFL", {"valuation": "sqrt-size"},
                               "the same with sqrt(D_k) times the loss", *_REPORTED, "Goetz et al. 2019"),
+    "tifl": Strategy("fedpick.selectors:TiFL", {},
+                     "m of one tier of like speed, tiers of high loss more often", *_REPORTED, "Chai et al. 2020"),
+    "fedcs": Strategy("fedpick.selectors:FedCS", {},
+                      "of d candidates, at most m that keep the deadline", "nothing", "2d + 2m", "2m w + 2d scalars",
+                      "Nishio, Yonetani 2019"),
+    "refl": Strategy("fedpick.selectors:REFL", {},
+                     "m uniformly, those about to leave first", *_NO_POLL, "Abdelmoniem et al. 2023"),
 }
 # fmt: on
 
