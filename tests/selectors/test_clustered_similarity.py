@@ -198,7 +198,9 @@ def test_ward_is_that_of_scipy(G):
             masses.append(masses[int(row[0])] + masses[int(row[1])])
             row[2] = masses[-1]
         for most in (0.5, 1.0, 2.0, 100.0):
-            agree(sampling.cut_by_mass(tree, jnp.asarray(mass, jnp.float32), most), fcluster(expected, most, "distance"))
+            agree(
+                sampling.cut_by_mass(tree, jnp.asarray(mass, jnp.float32), most), fcluster(expected, most, "distance")
+            )
 
 
 def test_ward_of_groups_goes_on_where_ward_of_their_members_stands():

@@ -130,7 +130,7 @@ def test_laws():
 
 def test_by_name_and_errors():
     assert fedpick.strategy("hics-fl", m=3, rounds=9) == HiCS(3, rounds=9)
-    with pytest.raises(ValueError, match="HiCS: temperature must be finite and above 0, got 0.0"):
+    with pytest.raises(ValueError, match=r"HiCS: temperature must be finite and above 0, got 0\.0"):
         HiCS(3, rounds=9, temperature=0.0)
     with pytest.raises(ValueError, match="HiCS: rounds must be at least 1, got 0"):
         HiCS(3, rounds=0)

@@ -22,6 +22,21 @@ EVERY = {
     "adapow-d": {"m": 3, "rounds": 100, "steps": 5, "score": fedpick.QFairLoss(2.0)},
     "afl": {"m": 3},
     "afl-sqrt-size": {"m": 3},
+    "tifl": {"m": 3, "tiers": 3, "interval": 4, "rounds": 60},
+    "fedcs": {"m": 3, "d": 6, "deadline": 8.0},
+    "refl": {"m": 3},
+    "clustered-similarity": {"m": 3, "sketch_size": 8},
+    "divfl": {"m": 3, "sketch_size": 8},
+    "hics-fl": {"m": 3, "rounds": 100, "classes": 4},
+    "fedcor": {"m": 3, "warmup": 4, "interval": 20, "first_steps": 5, "steps": 5, "dimension": 4},
+}
+STATIC = {  # numbers that set shapes, beside m
+    "tifl": ("tiers",),
+    "fedcs": ("d",),
+    "clustered-similarity": ("sketch_size", "groups"),
+    "divfl": ("sketch_size", "pool"),
+    "hics-fl": ("classes", "groups"),
+    "fedcor": ("dimension", "history"),
 }
 K = 12
 

@@ -190,8 +190,8 @@ def gather(
     >>> gather(jax.random.key(0), jnp.eye(3), jnp.zeros(3), jnp.array([True, True, False]), groups=3).number
     Array([1., 1., 0.], dtype=float32)
     """
-    K, s = rows.shape
-    if K <= groups:
+    K = rows.shape[0]
+    if groups >= K:
         everyone = jnp.arange(K, dtype=jnp.int32)
         return Groups(everyone, everyone, present.astype(jnp.float32))
     first_key, rest_key, spread_key = jax.random.split(key, 3)

@@ -2,23 +2,34 @@
 
 from fedpick.selectors.afl import AFL
 from fedpick.selectors.clustered_similarity import ClusteredSimilarity
+from fedpick.selectors.clustered_size import ClusteredSize
 from fedpick.selectors.divfl import DivFL
 from fedpick.selectors.fedcor import FedCor
+from fedpick.selectors.fedcs import FedCS
 from fedpick.selectors.hics import HiCS
+from fedpick.selectors.kvib import KVib
+from fedpick.selectors.optimal import OptimalSampling
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
+from fedpick.selectors.refl import REFL
 from fedpick.selectors.schedule import Schedule, Shrinking
 from fedpick.selectors.score import ClippedLoss, LocalLoss, OwnScore, QFairLoss, Score
+from fedpick.selectors.tifl import TiFL
 
 __all__ = [
     "AFL",
+    "REFL",
     "ClippedLoss",
     "ClusteredSimilarity",
+    "ClusteredSize",
     "DivFL",
+    "FedCS",
     "FedCor",
     "Full",
     "HiCS",
+    "KVib",
     "LocalLoss",
+    "OptimalSampling",
     "OwnScore",
     "PowerOfChoice",
     "QFairLoss",
@@ -26,5 +37,6 @@ __all__ = [
     "Schedule",
     "Score",
     "Shrinking",
+    "TiFL",
     "Uniform",
 ]

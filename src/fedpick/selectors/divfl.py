@@ -68,7 +68,7 @@ class DivFL:
     ) -> Selection:
         fits(self, state.visited, clients)
         chosen, filled = _greedy(key, state, candidates, self.m, max(self.m, self.pool))
-        return sampling.weighted(chosen, sampling.shares(jnp.where(filled, clients.size[chosen], jnp.float32(0))))
+        return sampling.seat_by_size(chosen, filled, clients.size)
 
     def observe(self, state: Gradients, selection: Selection, report: Report) -> Gradients:
         assert report.sketch is not None
@@ -82,9 +82,7 @@ def _greedy(
     lots = sampling.uniform_keys(key, candidates)
     lots = jnp.where(state.visited, lots, lots - 1)  # newcomers first
     K = candidates.shape[0]
-    member, filled = (
-        (jnp.arange(K, dtype=jnp.int32), candidates) if K <= pool else sampling.first_k(lots, pool)
-    )
+    member, filled = (jnp.arange(K, dtype=jnp.int32), candidates) if pool >= K else sampling.first_k(lots, pool)
     distance = jnp.where(candidates[None, :], distances(state.sketch[member], state.sketch), jnp.float32(0))
     new = filled & ~state.visited[member]
 

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
+import optax  # type: ignore[import-untyped]
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -19,6 +19,7 @@ from fedpick.pytrees import pytree, static
 from fedpick.validation import at_most_clients, natural, require
 
 Real = float | Float[Array, ""]
+Carry = tuple[Array, Array, Array, Array]
 Whole = int | Int[Array, ""]
 
 
@@ -88,9 +89,10 @@ class FedCor:
     def __post_init__(self) -> None:
         for name in ("m", "dimension", "history"):
             object.__setattr__(self, name, natural(self, name, getattr(self, name)))
-        for name, least in (("warmup", 1), ("interval", 2), ("first_steps", 0), ("steps", 0)):
-            rule = f"at least {least}"
-            require(self, name, getattr(self, name), rule, lambda n, least=least: n >= least, whole=True)
+        require(self, "warmup", self.warmup, "at least 1", lambda n: n >= 1, whole=True)
+        require(self, "interval", self.interval, "at least 2", lambda n: n >= 2, whole=True)
+        for name in ("first_steps", "steps"):
+            require(self, name, getattr(self, name), "at least 0", lambda n: n >= 0, whole=True)
         for name in ("beta", "gamma"):
             require(self, name, getattr(self, name), "above 0 and at most 1", lambda x: (x > 0) & (x <= 1))
         for name in ("noise", "learning_rate"):
@@ -266,7 +268,7 @@ def best(
     X, variance = embedding, jnp.square(noise)
     clients = jnp.arange(X.shape[0], dtype=jnp.int32)
 
-    def step(carry: tuple[Array, ...], _: None) -> tuple[tuple[Array, ...], tuple[Array, Array]]:
+    def step(carry: Carry, _: None) -> tuple[Carry, tuple[Array, Array]]:
         B, own, centre, left = carry
         total = X @ (B @ centre) + share * variance
         score = jnp.where(left, alpha * total / jnp.sqrt(own + variance), -jnp.inf)
