@@ -40,14 +40,18 @@ if TYPE_CHECKING:
     from fedpick.selectors import (
         AFL,
         ClippedLoss,
+        Cooldown,
+        Explore,
         Full,
         LocalLoss,
+        Mixture,
         PowerOfChoice,
         QFairLoss,
         Rand,
         Schedule,
         Score,
         Shrinking,
+        Unbiased,
         Uniform,
     )
 
@@ -60,7 +64,8 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss Full LocalLoss PowerOfChoice QFairLoss Rand Schedule Score Shrinking Uniform",
+    "selectors": "AFL ClippedLoss Cooldown Explore Full LocalLoss Mixture PowerOfChoice QFairLoss Rand Schedule Score "
+    "Shrinking Unbiased Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
 _ROOMS = (
@@ -85,10 +90,13 @@ __all__ = [
     "STRATEGIES",
     "Clients",
     "ClippedLoss",
+    "Cooldown",
+    "Explore",
     "Full",
     "LawBrokenError",
     "Ledger",
     "LocalLoss",
+    "Mixture",
     "Picked",
     "PowerOfChoice",
     "QFairLoss",
@@ -100,6 +108,7 @@ __all__ = [
     "Selection",
     "Selector",
     "Shrinking",
+    "Unbiased",
     "Uniform",
     "check_selector",
     "checks",

@@ -11,6 +11,7 @@ A round, in the simulator and on a real server alike::
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
@@ -95,7 +96,8 @@ class Selector(Protocol[State]):
 
     A strategy may also declare ``needs``, the optional fields of ``Clients`` and ``Report`` that it uses (only these
     are measured); ``sketch_size`` and ``classes``, the lengths of a sketch and of a head; ``skips_poll = True`` (no
-    poll where the candidates are no more than the seats); and, what ``fedpick.check_selector`` then holds it to:
+    poll where the candidates are no more than the seats); ``one_key = True`` (``select`` gets the key of ``propose``,
+    and so knows what was drawn there); and, what ``fedpick.check_selector`` then holds it to:
     ``weights_sum_to_1 = False`` (the default is True), ``unbiased = True`` (the mean weight of a client is its share,
     whatever the losses), ``candidates_by_share = True`` (the candidates are drawn without replacement, by size),
     ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random) and
@@ -176,7 +178,8 @@ def pick(
             expected = f"must have shape (K,) = {clients.size.shape}"
             raise ValueError(f"{owner_name(selector)}: losses {expected}, got shape {answers.shape}")
         losses = jnp.where(asked, answers, jnp.nan)
-    return Picked(candidates, losses, selector.select(keys.select, state, clients, candidates, losses))
+    key = select_key(selector, keys)
+    return Picked(candidates, losses, selector.select(key, state, clients, candidates, losses))
 
 
 def needs(selector: Selector[Any]) -> frozenset[str]:
@@ -199,6 +202,33 @@ def payload(selector: Selector[Any]) -> Payload:
     A client that was polled by training needs no model any more. What the server measures of updates costs nothing.
     """
     return Payload(1 + ("square_loss" in needs(selector)), 0 if selector.poll == "norm" else 1)
+
+
+def least_clients(selector: Selector[Any]) -> int:
+    """The fewest clients that a strategy is made for: its m, its d where that is a number, and those of what it holds.
+
+    >>> from fedpick import Cooldown, PowerOfChoice
+    >>> least_clients(Cooldown(PowerOfChoice(m=3, d=6)))
+    6
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(selector)
+    ds = [known(leaf) for path, leaf in leaves if path and getattr(path[-1], "name", "") == "d"]
+    return max(selector.m or 1, *(int(d.max()) for d in ds if d is not None), 1)
+
+
+def select_key(selector: Selector[Any], keys: RoundKeys) -> PRNGKeyArray:
+    """The key of ``select``: that of ``propose`` for a strategy of ``one_key``, else its own.
+
+    Args:
+        selector: The strategy.
+        keys: The round's keys.
+
+    >>> from fedpick import Rand
+    >>> keys = round_keys(seed=7, t=0)
+    >>> bool(select_key(Rand(m=3), keys) == keys.select)
+    True
+    """
+    return keys.propose if getattr(selector, "one_key", False) else keys.select
 
 
 def polled(selector: Selector[Any], candidates: Mask) -> Mask:

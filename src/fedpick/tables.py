@@ -33,6 +33,7 @@ _CHO = "Cho, Wang, Joshi 2020"
 _NO_POLL = ("nothing", "2m", "2m w")
 _REPORTED = ("nothing", "2m", "2m w + m scalars")
 _POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
+_INNER = ("as the other", "as the other", "as the other")
 _POW = "fedpick.selectors:PowerOfChoice"
 _SHRINKING = {"loss": "full", "d": "fedpick.selectors:Shrinking"}
 
@@ -58,6 +59,14 @@ STRATEGIES: dict[str, Strategy] = {
                     "softmax over last training losses", *_REPORTED, "Goetz et al. 2019; " + _CHO),
     "afl-sqrt-size": Strategy("fedpick.selectors:AFL", {"valuation": "sqrt-size"},
                               "the same with sqrt(D_k) times the loss", *_REPORTED, "Goetz et al. 2019"),
+    "cooldown": Strategy("fedpick.selectors:Cooldown", {},
+                         "those of another strategy, then a rest", *_INNER, "Sun et al. 2025"),
+    "explore": Strategy("fedpick.selectors:Explore", {},
+                        "those of another strategy, some seats by rand", *_INNER, "Goetz et al. 2019"),
+    "mixture": Strategy("fedpick.selectors:Mixture", {},
+                        "those of one of several strategies, drawn each round", *_INNER, "fedpick"),
+    "fedau": Strategy("fedpick.selectors:Unbiased", {},
+                      "those of another strategy, weights p_k / pi_k", *_INNER, "Wang, Ji 2024 (FedAU)"),
 }
 # fmt: on
 

@@ -1,16 +1,22 @@
 """The strategies, one file per paper; ``fedpick.registry`` has the table of their names."""
 
 from fedpick.selectors.afl import AFL
+from fedpick.selectors.fedau import Unbiased
+from fedpick.selectors.mixture import Mixture
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
 from fedpick.selectors.schedule import Schedule, Shrinking
 from fedpick.selectors.score import ClippedLoss, LocalLoss, OwnScore, QFairLoss, Score
+from fedpick.selectors.wrappers import Cooldown, Explore
 
 __all__ = [
     "AFL",
     "ClippedLoss",
+    "Cooldown",
+    "Explore",
     "Full",
     "LocalLoss",
+    "Mixture",
     "OwnScore",
     "PowerOfChoice",
     "QFairLoss",
@@ -18,5 +24,6 @@ __all__ = [
     "Schedule",
     "Score",
     "Shrinking",
+    "Unbiased",
     "Uniform",
 ]
