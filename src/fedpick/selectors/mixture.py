@@ -49,10 +49,10 @@ class Mixture:
         object.__setattr__(self, "selectors", tuple(self.selectors))
         for selector in self.selectors:
             check_held(self, "selectors", selector)
-        _same("m", [selector.m for selector in self.selectors], "the same m")
-        _same("poll", sorted({selector.poll for selector in self.selectors} - {"none"}), "polls for the same thing")
+        _same([selector.m for selector in self.selectors], "have the same m")
+        _same(sorted({selector.poll for selector in self.selectors} - {"none"}), "ask for the same thing")
         for field in ("sketch", "head"):
-            _same(field, self._lengths(field), f"the same length of a {field}")
+            _same(self._lengths(field), f"have the same length of a {field}")
         n = len(self.selectors)
         given = self.probabilities if len(self.probabilities) else (1 / n,) * n
         probabilities = tuple(float(p) if np.ndim(p) == 0 and known(p) is not None else p for p in given)
@@ -182,6 +182,6 @@ def _silence(clients: Clients) -> Losses:
     return jnp.full(clients.size.shape, jnp.nan, jnp.float32)
 
 
-def _same(name: str, values: Sequence[Any], rule: str) -> None:
+def _same(values: Sequence[Any], rule: str) -> None:
     if len(set(values)) > 1:
-        raise ValueError(f"Mixture: selectors must have {rule}, got {', '.join(map(repr, values))}")
+        raise ValueError(f"Mixture: selectors must {rule}, got {', '.join(map(repr, values))}")
