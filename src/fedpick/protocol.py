@@ -11,7 +11,6 @@ A round, in the simulator and on a real server alike::
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
@@ -98,10 +97,11 @@ class Selector(Protocol[State]):
     are measured); ``sketch_size`` and ``classes``, the lengths of a sketch and of a head; ``skips_poll = True`` (no
     poll where the candidates are no more than the seats); ``one_key = True`` (``select`` gets the key of ``propose``,
     and so knows what was drawn there); and, what ``fedpick.check_selector`` then holds it to:
-    ``weights_sum_to_1 = False`` (the default is True), ``unbiased = True`` (the mean weight of a client is its share,
-    whatever the losses), ``candidates_by_share = True`` (the candidates are drawn without replacement, by size),
-    ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random) and
-    ``cost``, "K" (the default), "K s" or "K^2".
+    ``weights_sum_to_1 = False`` and ``fills_seats = False`` (the default of both is True; a seat may stay empty though
+    a client is available for it), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
+    ``candidates_by_share = True`` (the candidates are drawn without replacement, by size), ``highest_loss_first =
+    True`` (the seats go to the candidates of highest loss, ties broken at random) and ``cost``, "K" (the default),
+    "K s" or "K^2".
 
     >>> from fedpick import Rand
     >>> selector: Selector[tuple[()]] = Rand(m=2)
@@ -211,9 +211,9 @@ def least_clients(selector: Selector[Any]) -> int:
     >>> least_clients(Cooldown(PowerOfChoice(m=3, d=6)))
     6
     """
-    leaves = jax.tree_util.tree_leaves_with_path(selector)
-    ds = [known(leaf) for path, leaf in leaves if path and getattr(path[-1], "name", "") == "d"]
-    return max(selector.m or 1, *(int(d.max()) for d in ds if d is not None), 1)
+    d = known(getattr(selector, "d", None))
+    held = [*getattr(selector, "selectors", ()), *([selector.selector] if hasattr(selector, "selector") else ())]
+    return max(selector.m or 1, 1 if d is None else int(d.max()), *map(least_clients, held))
 
 
 def select_key(selector: Selector[Any], keys: RoundKeys) -> PRNGKeyArray:

@@ -22,11 +22,15 @@ EVERY = {
     "adapow-d": {"m": 3, "rounds": 100, "steps": 5, "score": fedpick.QFairLoss(2.0)},
     "afl": {"m": 3},
     "afl-sqrt-size": {"m": 3},
+    "tifl": {"m": 3, "tiers": 3, "interval": 4, "rounds": 60},
+    "fedcs": {"m": 3, "d": 6, "deadline": 8.0},
+    "refl": {"m": 3},
     "cooldown": {"selector": fedpick.PowerOfChoice(3, 6), "rounds": 2},
     "explore": {"selector": fedpick.AFL(3), "share": 0.4},
     "mixture": {"selectors": (fedpick.Rand(3), fedpick.PowerOfChoice(3, 6)), "probabilities": (0.25, 0.75)},
     "fedau": {"selector": fedpick.Rand(3), "cutoff": 4},
 }
+STATIC = {"tifl": ("tiers",), "fedcs": ("d",)}  # numbers that set shapes, beside m
 K = 12
 
 

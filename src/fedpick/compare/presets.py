@@ -137,7 +137,7 @@ def _task(task: str) -> Plain:
 
 
 def _selectors(task: str, choices: Choices, base: Experiment) -> Iterator[Selector[Any]]:
-    federation = base.for_seed(base.seeds[0]).federation()
+    federation = base.federation()
     K = federation.num_clients
     m = choices.m if choices.m is not None else SEATS.get(task, max(1, K // 10))
     require("compare", "m", m, f"at least 1 and at most the {K} clients", lambda m: (m >= 1) & (m <= K), whole=True)

@@ -16,13 +16,14 @@ from fedpick.sampling.draws import (
     uniform_keys,
     uniforms,
 )
-from fedpick.sampling.ranks import nth_smallest, portion
-from fedpick.sampling.seats import seat, shares, top_k, top_k_mask, weighted
+from fedpick.sampling.ranks import fill_unknown, nth_smallest, portion
+from fedpick.sampling.seats import seat, seat_by_size, shares, top_k, top_k_mask, weighted
 
 __all__ = [
     "arrivals",
     "draw",
     "exponentials",
+    "fill_unknown",
     "first_k",
     "first_k_mask",
     "integers",
@@ -30,6 +31,7 @@ __all__ = [
     "portion",
     "race",
     "seat",
+    "seat_by_size",
     "shares",
     "top_k",
     "top_k_mask",

@@ -2,18 +2,23 @@
 
 from fedpick.selectors.afl import AFL
 from fedpick.selectors.fedau import Unbiased
+from fedpick.selectors.fedcs import FedCS
 from fedpick.selectors.mixture import Mixture
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
+from fedpick.selectors.refl import REFL
 from fedpick.selectors.schedule import Schedule, Shrinking
 from fedpick.selectors.score import ClippedLoss, LocalLoss, OwnScore, QFairLoss, Score
+from fedpick.selectors.tifl import TiFL
 from fedpick.selectors.wrappers import Cooldown, Explore
 
 __all__ = [
     "AFL",
+    "REFL",
     "ClippedLoss",
     "Cooldown",
     "Explore",
+    "FedCS",
     "Full",
     "LocalLoss",
     "Mixture",
@@ -24,6 +29,7 @@ __all__ = [
     "Schedule",
     "Score",
     "Shrinking",
+    "TiFL",
     "Unbiased",
     "Uniform",
 ]

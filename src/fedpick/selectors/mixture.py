@@ -90,6 +90,10 @@ class Mixture:
         return self._all("weights_sum_to_1", True)
 
     @property
+    def fills_seats(self) -> bool:
+        return self._all("fills_seats", True)
+
+    @property
     def cost(self) -> str:
         return max((getattr(selector, "cost", "K") for selector in self.selectors), key=_COSTS.index)
 

@@ -14,7 +14,7 @@ from fedpick.validation import owner_name, require
 
 
 class Around:
-    """What a wrapper takes over from the strategy that it holds; of that one's claims, none but the sum of weights."""
+    """What a wrapper takes over from the strategy that it holds; none of that one's claims."""
 
     selector: Selector[Any]
 
@@ -41,6 +41,10 @@ class Around:
     @property
     def weights_sum_to_1(self) -> bool:
         return bool(getattr(self.selector, "weights_sum_to_1", True))
+
+    @property
+    def fills_seats(self) -> bool:
+        return bool(getattr(self.selector, "fills_seats", True))
 
     @property
     def cost(self) -> str:
