@@ -380,7 +380,7 @@ def test_wrappers_print_compare_hash_and_go_to_json_and_back():
     plain = json.loads(json.dumps(unstructure(selector, "Selector")))
     assert plain["selectors"][0]["selector"]["selector"]["kind"] == "pow-d"
     again = structure(plain, fedpick.Selector, "selector")
-    assert again == selector == eval(repr(selector))
+    assert again == selector == eval(repr(selector), vars(fedpick.selectors))
     assert hash(again) == hash(selector)
     assert describe(NESTED) == "cooldown(explore(pow-d, m = 3, d = 6), share = 0.3), rounds = 2"
     assert describe(selector) == (
