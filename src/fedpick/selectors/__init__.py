@@ -1,9 +1,12 @@
 """The strategies, one file per paper; ``fedpick.registry`` has the table of their names."""
 
 from fedpick.selectors.afl import AFL
+from fedpick.selectors.clustered_size import ClusteredSize
 from fedpick.selectors.fedau import Unbiased
 from fedpick.selectors.fedcs import FedCS
+from fedpick.selectors.kvib import KVib
 from fedpick.selectors.mixture import Mixture
+from fedpick.selectors.optimal import OptimalSampling
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
 from fedpick.selectors.refl import REFL
@@ -16,12 +19,15 @@ __all__ = [
     "AFL",
     "REFL",
     "ClippedLoss",
+    "ClusteredSize",
     "Cooldown",
     "Explore",
     "FedCS",
     "Full",
+    "KVib",
     "LocalLoss",
     "Mixture",
+    "OptimalSampling",
     "OwnScore",
     "PowerOfChoice",
     "QFairLoss",
