@@ -39,15 +39,19 @@ if TYPE_CHECKING:
     from fedpick.registry import STRATEGIES, strategy
     from fedpick.selectors import (
         AFL,
+        UCBCS,
         ClippedLoss,
         Full,
+        Halving,
         LocalLoss,
+        Oort,
         PowerOfChoice,
         QFairLoss,
         Rand,
         Schedule,
         Score,
         Shrinking,
+        Switch,
         Uniform,
     )
 
@@ -60,7 +64,8 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss Full LocalLoss PowerOfChoice QFairLoss Rand Schedule Score Shrinking Uniform",
+    "selectors": "AFL ClippedLoss Full Halving LocalLoss Oort PowerOfChoice QFairLoss Rand Schedule Score Shrinking "
+    "Switch UCBCS Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
 _ROOMS = (
@@ -83,12 +88,15 @@ _ROOMS = (
 __all__ = [
     "AFL",
     "STRATEGIES",
+    "UCBCS",
     "Clients",
     "ClippedLoss",
     "Full",
+    "Halving",
     "LawBrokenError",
     "Ledger",
     "LocalLoss",
+    "Oort",
     "Picked",
     "PowerOfChoice",
     "QFairLoss",
@@ -100,6 +108,7 @@ __all__ = [
     "Selection",
     "Selector",
     "Shrinking",
+    "Switch",
     "Uniform",
     "check_selector",
     "checks",

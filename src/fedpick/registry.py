@@ -38,9 +38,12 @@ class Strategy(NamedTuple):
 _CHO = "Cho, Wang, Joshi 2020"
 _NO_POLL = ("nothing", "2m", "2m w")
 _REPORTED = ("nothing", "2m", "2m w + m scalars")
+_REPORTED_TWO = ("nothing", "2m", "2m w + 2m scalars")
 _POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
 _POW = "fedpick.selectors:PowerOfChoice"
 _SHRINKING = {"loss": "full", "d": "fedpick.selectors:Shrinking"}
+_SWITCH = {"loss": "full", "d": "fedpick.selectors:Switch"}
+_HALVING = {"loss": "full", "d": "fedpick.selectors:Halving"}
 
 # fmt: off
 STRATEGIES: dict[str, Strategy] = {
@@ -60,17 +63,32 @@ STRATEGIES: dict[str, Strategy] = {
                        "the same by the last training loss", *_REPORTED, _CHO),
     "adapow-d": Strategy(_POW, _SHRINKING,
                          "pow-d with d shrinking from K to m", "full local loss", *_POLLED, "Cho, Wang, Joshi 2022"),
+    "adapow-d-switch": Strategy(_POW, _SWITCH,
+                                "pow-d with d = K at first, then m", "full local loss", *_POLLED,
+                                "Cho, Wang, Joshi 2022"),
+    "adapow-d-halving": Strategy(_POW, _HALVING,
+                                 "pow-d with d = K, K/2, K/4, K/8, m", "full local loss", *_POLLED,
+                                 "Cho, Wang, Joshi 2022"),
     "afl": Strategy("fedpick.selectors:AFL", {"valuation": "loss"},
                     "softmax over last training losses", *_REPORTED, "Goetz et al. 2019; " + _CHO),
     "afl-sqrt-size": Strategy("fedpick.selectors:AFL", {"valuation": "sqrt-size"},
                               "the same with sqrt(D_k) times the loss", *_REPORTED, "Goetz et al. 2019"),
+    "ucb-cs": Strategy("fedpick.selectors:UCBCS", {},
+                       "the highest discounted losses, with a bonus for the unseen", *_REPORTED_TWO,
+                       "Cho, Gupta, Joshi, Yagan 2020"),
+    "oort": Strategy("fedpick.selectors:Oort", {},
+                     "by squared loss and speed, some seats for the unseen", *_REPORTED, "Lai et al. 2021"),
 }
 # fmt: on
 
 # By the protocol that a field is annotated with.
 ROLES: dict[str, Mapping[str, Row | Strategy]] = {
     "Selector": STRATEGIES,
-    "Schedule": {"shrinking": Row("fedpick.selectors:Shrinking")},
+    "Schedule": {
+        "shrinking": Row("fedpick.selectors:Shrinking"),
+        "switch": Row("fedpick.selectors:Switch"),
+        "halving": Row("fedpick.selectors:Halving"),
+    },
     "Score": {
         "local-loss": Row("fedpick.selectors:LocalLoss"),
         "clipped-loss": Row("fedpick.selectors:ClippedLoss"),

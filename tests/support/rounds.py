@@ -20,8 +20,12 @@ EVERY = {
     "cpow-d": {"m": 3, "d": 6, "score": fedpick.ClippedLoss(0.5)},
     "rpow-d": {"m": 3, "d": 6},
     "adapow-d": {"m": 3, "rounds": 100, "steps": 5, "score": fedpick.QFairLoss(2.0)},
+    "adapow-d-switch": {"m": 3, "rounds": 100},
+    "adapow-d-halving": {"m": 3, "rounds": 100, "halvings": 1},
     "afl": {"m": 3},
     "afl-sqrt-size": {"m": 3},
+    "ucb-cs": {"m": 3},
+    "oort": {"m": 3, "samples": 20, "exploration_min": 0.3, "pacer_step": 5, "blacklist_rounds": 40},
 }
 K = 12
 

@@ -16,15 +16,17 @@ from fedpick.sampling.draws import (
     uniform_keys,
     uniforms,
 )
-from fedpick.sampling.ranks import nth_smallest, portion
-from fedpick.sampling.seats import seat, shares, top_k, top_k_mask, weighted
+from fedpick.sampling.ranks import fill_unknown, nth_smallest, portion
+from fedpick.sampling.seats import in_turn, seat, shares, top_k, top_k_mask, weighted
 
 __all__ = [
     "arrivals",
     "draw",
     "exponentials",
+    "fill_unknown",
     "first_k",
     "first_k_mask",
+    "in_turn",
     "integers",
     "nth_smallest",
     "portion",

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from fedpick.sampling._order import Number, ascending, count, cut, int32
@@ -29,6 +30,28 @@ def _nth_smallest(values: Float[Array, " K"], among: Bool[Array, " K"], n: Int[A
     order = ascending(jnp.where(among, values, jnp.nan))
     _, at, _ = cut(order, jnp.clip(n, 1, jnp.maximum(number, 1)))
     return jnp.where(number > 0, jnp.max(values, where=at & among, initial=-jnp.inf), jnp.nan)
+
+
+def fill_unknown(values: Float[Array, " K"]) -> Float[Array, " K"]:
+    """Facts with every NaN replaced by the (lower) median of the known ones, or by 0 where none is known.
+
+    >>> fill_unknown(jnp.array([4.0, jnp.nan, 1.0, 2.0]))
+    Array([4., 2., 1., 2.], dtype=float32)
+    """
+    filled: Float[Array, " K"] = _fill_unknown(values)
+    return filled
+
+
+@jax.jit
+def _fill_unknown(values: Float[Array, " K"]) -> Float[Array, " K"]:
+    known = ~jnp.isnan(values)
+    number = count(known)
+    filled: Float[Array, " K"] = lax.cond(
+        known.all(),
+        lambda: values,
+        lambda: jnp.where(known, values, jnp.nan_to_num(nth_smallest(values, known, (number + 1) // 2), nan=0.0)),
+    )
+    return filled
 
 
 def portion(fraction: float | Float[Array, ""], n: Number) -> Int[Array, ""]:

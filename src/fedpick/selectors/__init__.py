@@ -1,16 +1,21 @@
 """The strategies, one file per paper; ``fedpick.registry`` has the table of their names."""
 
 from fedpick.selectors.afl import AFL
+from fedpick.selectors.oort import Oort
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
-from fedpick.selectors.schedule import Schedule, Shrinking
+from fedpick.selectors.schedule import Halving, Schedule, Shrinking, Switch
 from fedpick.selectors.score import ClippedLoss, LocalLoss, OwnScore, QFairLoss, Score
+from fedpick.selectors.ucb import UCBCS
 
 __all__ = [
     "AFL",
+    "UCBCS",
     "ClippedLoss",
     "Full",
+    "Halving",
     "LocalLoss",
+    "Oort",
     "OwnScore",
     "PowerOfChoice",
     "QFairLoss",
@@ -18,5 +23,6 @@ __all__ = [
     "Schedule",
     "Score",
     "Shrinking",
+    "Switch",
     "Uniform",
 ]
