@@ -20,6 +20,7 @@ from fedpick.keys import client_key as client_key
 from fedpick.keys import init_key as init_key
 from fedpick.keys import round_keys as round_keys
 from fedpick.keys import seat_key as seat_key
+from fedpick.metrics import Payload
 from fedpick.validation import known, owner_name
 
 State = TypeVar("State")
@@ -190,6 +191,14 @@ def needs(selector: Selector[Any]) -> frozenset[str]:
         words = ", ".join((*FACTS, *MEASURED))
         raise ValueError(f"{owner_name(selector)}: needs must be among {words}, got {name!r}")
     return found
+
+
+def payload(selector: Selector[Any]) -> Payload:
+    """What the messages of a strategy carry, for counting traffic: a squared loss is a second scalar in a reply.
+
+    A client that was polled by training needs no model any more. What the server measures of updates costs nothing.
+    """
+    return Payload(1 + ("square_loss" in needs(selector)), 0 if selector.poll == "norm" else 1)
 
 
 def polled(selector: Selector[Any], candidates: Mask) -> Mask:

@@ -165,7 +165,7 @@ def simulated_app(federation, model, local, seed):
         config, client = message.content["config"], context.node_config["partition-id"]
         t = config["server-round"] - 1
         key = seat_key(round_keys(seed, t).train, config["fedpick-seat"], client)
-        params, loss = fit(params_of(message.content["arrays"]), jnp.int32(client), key, jnp.int32(t))
+        params, loss, _ = fit(params_of(message.content["arrays"]), jnp.int32(client), key, jnp.int32(t))
         metrics = MetricRecord({"train_loss": float(loss), "num-examples": int(federation.count[client])})
         return Message(RecordDict({"arrays": record_of(params), "metrics": metrics}), reply_to=message)
 

@@ -85,9 +85,9 @@ class TimedRun:
         models, losses, training = [], [], 0.0
         for seat, client in enumerate(np.asarray(self.selection.clients)):
             key = seat_key(keys.train, seat, int(client))
-            (params, loss), seconds = _timed(_train, *own, client, key, np.int32(t))
-            models.append(params)
-            losses.append(loss)
+            trained, seconds = _timed(_train, *own, client, key, np.int32(t))
+            models.append(trained.params)
+            losses.append(trained.loss)
             training = max(training, seconds)
         weights = self.selection.weights
         self.params = jax.tree.map(lambda *leaves: jnp.tensordot(weights, jnp.stack(leaves), 1), *models)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, is_accuracy, traffic
+from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, Payload, is_accuracy, traffic
 from fedpick.report import Chart, picture, table, to_altair
 from fedpick.results.export import to_frame, write_csv, write_parquet
 from fedpick.results.plot import Curve, chart
@@ -31,6 +31,7 @@ class Result:
             ``returned``, ``poll_samples``, ``train_samples``, ``seconds`` [R, T].
         params: The final models, arrays [R, ...]; None where they were not kept.
         finished: False where the simulation was interrupted or stopped at its target.
+        payload: What the strategy's messages carry.
     """
 
     runs: list[dict[str, Any]]
@@ -41,6 +42,7 @@ class Result:
     records: dict[str, Numbers] = field(repr=False)
     params: Any = field(repr=False, default=None)
     finished: bool = True
+    payload: Payload = field(repr=False, default=Payload())
 
     def to_arrays(self, row: int, clients: bool = True, model: bool = False) -> dict[str, Numbers]:
         """One run as flat named arrays, metrics/... and records/..., as a run folder holds them.
@@ -51,6 +53,8 @@ class Result:
             model: Whether to keep the final model, as model/...
         """
         arrays = {"share": self.share, "evaluated": self.evaluated}
+        if self.payload != Payload():
+            arrays["payload"] = np.asarray(self.payload)
         arrays |= {f"metrics/{name}": self.metric(name)[row] for name in METRICS}
         if clients:
             arrays |= {f"metrics/{name}": self.metrics[name][row] for name in ("client_loss", "client_accuracy")}
@@ -73,8 +77,9 @@ class Result:
         def group(word: str) -> dict[str, Any]:
             return {name.removeprefix(word): values[None] for name, values in arrays.items() if name.startswith(word)}
 
-        run, evaluated = [{"seed": seed}], arrays["evaluated"]
-        return cls(run, arrays["share"], model_bytes, evaluated, group("metrics/"), group("records/"))
+        payload = Payload(*map(int, arrays.get("payload", Payload())))
+        run, found = [{"seed": seed}], (arrays["evaluated"], group("metrics/"), group("records/"))
+        return cls(run, arrays["share"], model_bytes, *found, payload=payload)
 
     @property
     def rounds(self) -> int:
@@ -119,7 +124,7 @@ class Result:
         """Exact costs by round, [R, T]: messages, bytes_down, bytes_up, poll_samples, train_samples, seconds."""
         counted = {name: self.records[name].astype(np.int64) for name in ("polled", "trained", "returned")}
         return {
-            **traffic(**counted, model_bytes=self.model_bytes),
+            **traffic(**counted, model_bytes=self.model_bytes, payload=self.payload),
             **{name: self.records[name] for name in ("poll_samples", "train_samples", "seconds")},
         }
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedpick.protocol import Selector, init_key
+from fedpick.metrics import Payload
+from fedpick.protocol import Selector, init_key, payload
 from fedpick.results import Result
 from fedpick.sim._engine import multihost as hosts
 from fedpick.sim._engine.batching import Bundles
@@ -115,7 +116,7 @@ def simulate(
         if saved is not None:
             runner.state, tables = rows(saved, mine)
     check_first_losses(tables.evaluations.client_loss[:, 0])
-    output = _Output(names, data, _model_bytes(built), schedule, file, watch)
+    output = _Output(names, data, _model_bytes(built), payload(selector), schedule, file, watch)
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
@@ -181,6 +182,7 @@ class _Output(NamedTuple):
     runs: list[dict[str, Any]]
     federation: Federation
     model_bytes: int
+    payload: Payload
     schedule: Schedule
     file: Checkpoint | None
     watch: Callable[[Result], object] | None
@@ -196,6 +198,7 @@ class _Output(NamedTuple):
             records=tables.records._asdict(),
             params=params,
             finished=tables.rounds == self.schedule.rounds,
+            payload=self.payload,
         )
 
     def reached(self, until: tuple[str, float], tables: _Tables) -> bool:

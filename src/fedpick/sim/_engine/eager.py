@@ -77,14 +77,14 @@ class _Inspector:
         trained = []
         for seat, client in enumerate(np.asarray(selection.clients)):
             try:
-                params, loss = one_seat(jnp.int32(seat), jnp.maximum(jnp.int32(client), 0))
+                found = one_seat(jnp.int32(seat), jnp.maximum(jnp.int32(client), 0))
             except Exception as error:
                 error.add_note(f"while client {client} trained in seat {seat}")
                 raise
-            if client >= 0 and not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(params)):
+            if client >= 0 and not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(found.params)):
                 where = f"round {self.t}, client {client} (seat {seat})"
-                raise FloatingPointError(f"simulate: {where}: the local model must be finite, its loss is {loss}")
-            trained.append((params, loss))
+                raise FloatingPointError(f"simulate: {where}: the local model must be finite, its loss is {found.loss}")
+            trained.append(found)
         return _stack(trained)
 
 
