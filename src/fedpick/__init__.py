@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from fedpick.registry import STRATEGIES, strategy
     from fedpick.selectors import (
         AFL,
+        REFL,
         UCBCS,
         ClippedLoss,
+        FedCS,
         Full,
         Halving,
         LocalLoss,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
         Score,
         Shrinking,
         Switch,
+        TiFL,
         Uniform,
     )
 
@@ -59,38 +62,26 @@ __version__ = "0.1.0"
 
 # Public name -> where it is; looked up when it is first asked for, so that `fedpick --help` need not wait for JAX.
 _HOME = {
+    "": "checks compare config experiment flower paper registry report results sampling selectors sim storage theory",
     "checks": "LawBrokenError check_selector",
     "ledger": "Ledger",
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss Full Halving LocalLoss Oort PowerOfChoice QFairLoss Rand Schedule Score Shrinking "
-    "Switch UCBCS Uniform",
+    "selectors": "AFL ClippedLoss FedCS Full Halving LocalLoss Oort PowerOfChoice QFairLoss REFL Rand Schedule Score "
+    "Shrinking Switch TiFL UCBCS Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
-_ROOMS = (
-    "checks",
-    "compare",
-    "config",
-    "experiment",
-    "flower",
-    "paper",
-    "registry",
-    "report",
-    "results",
-    "sampling",
-    "selectors",
-    "sim",
-    "storage",
-    "theory",
-)
+_ROOMS = [name for name, module in _NAMES.items() if not module]
 
 __all__ = [
     "AFL",
+    "REFL",
     "STRATEGIES",
     "UCBCS",
     "Clients",
     "ClippedLoss",
+    "FedCS",
     "Full",
     "Halving",
     "LawBrokenError",
@@ -109,6 +100,7 @@ __all__ = [
     "Selector",
     "Shrinking",
     "Switch",
+    "TiFL",
     "Uniform",
     "check_selector",
     "checks",
@@ -137,13 +129,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"fedpick.{name}")
-    if name in _NAMES:
-        value = getattr(importlib.import_module(f"fedpick.{_NAMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'fedpick' has no attribute {name!r}")
+    if name not in _NAMES:
+        raise AttributeError(f"module 'fedpick' has no attribute {name!r}")
+    module = _NAMES[name]
+    found = importlib.import_module(f"fedpick.{module or name}")
+    value = globals()[name] = getattr(found, name) if module else found
+    return value
 
 
 def __dir__() -> list[str]:

@@ -26,7 +26,11 @@ EVERY = {
     "afl-sqrt-size": {"m": 3},
     "ucb-cs": {"m": 3},
     "oort": {"m": 3, "samples": 20, "exploration_min": 0.3, "pacer_step": 5, "blacklist_rounds": 40},
+    "tifl": {"m": 3, "tiers": 3, "interval": 4, "rounds": 60},
+    "fedcs": {"m": 3, "d": 6, "deadline": 8.0},
+    "refl": {"m": 3},
 }
+STATIC = {"tifl": ("tiers",), "fedcs": ("d",)}  # numbers that set shapes, beside m
 K = 12
 
 

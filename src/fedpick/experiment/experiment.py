@@ -51,6 +51,7 @@ class Metrics:
     every: int | None = None
     target: str | None = None
     value: float | None = None
+    _: KW_ONLY
     clients: bool = True
     model: bool = False
 
@@ -157,17 +158,17 @@ class Experiment:
 
     def check(self) -> None:
         """Raise where the model, the data and the strategy do not go together; nothing is trained."""
-        federation = self.for_seed(self.seeds[0]).federation()
+        federation = self.federation()
         self.model.build(federation)
         check_fit(federation, self.selector, self.availability, self.failures)
 
-    def federation(self) -> Federation:
-        """The clients and their data; the last two are kept in memory."""
-        data: Any = self.data
+    def federation(self, seed: int | None = None) -> Federation:
+        """The clients and their data, by default those of the first seed; the last two are kept in memory."""
+        data: Any = self.for_seed(self.seeds[0] if seed is None else seed).data
         try:
             return _federation(data, getattr(data, "sha256", ""))
         except TypeError:  # a description of data that has no hash
-            return self.data.federation()
+            return data.federation()  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=2)

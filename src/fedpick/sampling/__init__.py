@@ -17,7 +17,7 @@ from fedpick.sampling.draws import (
     uniforms,
 )
 from fedpick.sampling.ranks import fill_unknown, nth_smallest, portion
-from fedpick.sampling.seats import in_turn, seat, shares, top_k, top_k_mask, weighted
+from fedpick.sampling.seats import in_turn, seat, seat_by_size, shares, top_k, top_k_mask, weighted
 
 __all__ = [
     "arrivals",
@@ -32,6 +32,7 @@ __all__ = [
     "portion",
     "race",
     "seat",
+    "seat_by_size",
     "shares",
     "top_k",
     "top_k_mask",

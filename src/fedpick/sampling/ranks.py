@@ -35,6 +35,9 @@ def _nth_smallest(values: Float[Array, " K"], among: Bool[Array, " K"], n: Int[A
 def fill_unknown(values: Float[Array, " K"]) -> Float[Array, " K"]:
     """Facts with every NaN replaced by the (lower) median of the known ones, or by 0 where none is known.
 
+    Args:
+        values: A number per client.
+
     >>> fill_unknown(jnp.array([4.0, jnp.nan, 1.0, 2.0]))
     Array([4., 2., 1., 2.], dtype=float32)
     """

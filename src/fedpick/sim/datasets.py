@@ -5,7 +5,7 @@ import hashlib
 import os
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -63,7 +63,6 @@ class Quadratic:
         _counts(self, K=self.K, v=self.v)
 
     def federation(self) -> Federation:
-        """The clients and their data."""
         K = self.K
         _fits(self, K, 20 * (self.v + 4))
         rng = np.random.default_rng(self.seed)
@@ -108,6 +107,7 @@ class Synthetic:
     alpha: float = 1.0
     beta: float = 1.0
     K: int = 30
+    _: KW_ONLY
     dim: int = 60
     classes: int = 10
     seed: int = 0
@@ -119,7 +119,6 @@ class Synthetic:
             require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
 
     def federation(self) -> Federation:
-        """The clients and their data."""
         alpha, beta, K, dim, classes = self.alpha, self.beta, self.K, self.dim, self.classes
         _fits(self, K, 8 * 450 * dim)  # 450 samples on average
         rng = np.random.default_rng(self.seed)
@@ -161,7 +160,6 @@ class Digits:
     extent = (1_797, 64, 10)
 
     def federation(self) -> Federation:
-        """The clients and their data."""
         try:
             from sklearn.datasets import load_digits  # type: ignore[import-untyped]
         except ImportError:
