@@ -79,8 +79,9 @@ def test_the_table_of_strategies_is_the_table():
     rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
     table = {name: tuple(cell.strip() for cell in cells.split(" | ")) for name, cells in rows}
     assert table == {
-        name: (row.picks, row.polled, row.messages, row.traffic, row.reference)
+        name: (row.picks, row.polled, needs, row.messages, row.traffic, work, row.reference)
         for name, row in fedpick.STRATEGIES.items()
+        for needs, work in [fedpick.registry.demands(name).texts]
     }
     assert list(table) == list(fedpick.STRATEGIES)
 

@@ -293,7 +293,9 @@ def test_help_answers_at_once_and_without_jax():
 def test_the_strategies_and_the_data_are_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "pow-d" in fedpick("strategies").stdout
-    assert json.loads(fedpick("strategies", "--json").stdout)["rand"]["messages"] == "2m"
+    rows = json.loads(fedpick("strategies", "--json").stdout)
+    assert (rows["rand"]["messages"], rows["rand"]["needs"], rows["rand"]["cost"]) == ("2m", [], "K")
+    assert rows["fedcs"]["needs"] == ["expected_duration", "upload_duration"]
     assert "30 clients" in fedpick("data", "describe").stdout
     assert fedpick("data", "draw").exit_code == 0
     assert (tmp_path / "partition.svg").read_text().startswith("<svg")
