@@ -96,10 +96,11 @@ class Selector(Protocol[State]):
     A strategy may also declare ``needs``, the optional fields of ``Clients`` and ``Report`` that it uses (only these
     are measured); ``sketch_size`` and ``classes``, the lengths of a sketch and of a head; ``skips_poll = True`` (no
     poll where the candidates are no more than the seats); and, what ``fedpick.check_selector`` then holds it to:
-    ``weights_sum_to_1 = False`` (the default is True), ``unbiased = True`` (the mean weight of a client is its share,
-    whatever the losses), ``candidates_by_share = True`` (the candidates are drawn without replacement, by size),
-    ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random) and
-    ``cost``, "K" (the default), "K s" or "K^2".
+    ``weights_sum_to_1 = False`` and ``fills_seats = False`` (the default of both is True; a seat may stay empty though
+    a client is available for it), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
+    ``candidates_by_share = True`` (the candidates are drawn without replacement, by size), ``highest_loss_first =
+    True`` (the seats go to the candidates of highest loss, ties broken at random) and ``cost``, "K" (the default),
+    "K s" or "K^2".
 
     >>> from fedpick import Rand
     >>> selector: Selector[tuple[()]] = Rand(m=2)

@@ -9,7 +9,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedpick.tables import ROLES as ROLES
 from fedpick.tables import STRATEGIES as STRATEGIES
@@ -45,6 +45,36 @@ def fitting_strategy(name: str, *, m: int, d: int | None, rounds: int) -> Any:
     offered = {"m": m, "d": d, "rounds": rounds, "steps": min(10, rounds)}
     taken = parameters_of("Selector", name)
     return build("Selector", name, {key: value for key, value in offered.items() if key in taken})
+
+
+class Demands(NamedTuple):
+    """The optional fields that a strategy needs, and what a round costs the server; None: as the strategy it holds."""
+
+    needs: tuple[str, ...] | None
+    cost: str | None
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Both as a table shows them."""
+        needs = "as the other" if self.needs is None else ", ".join(self.needs) or "nothing"
+        return needs, self.cost or "as the other"
+
+
+def demands(name: str) -> Demands:
+    """What a strategy declares to need and to cost, read from its class.
+
+    Args:
+        name: A name of ``STRATEGIES``, or an address.
+
+    >>> demands("fedcs")
+    Demands(needs=('expected_duration', 'upload_duration'), cost='K')
+    """
+    kind = load(find("Selector", name).address)
+    needs: Any = getattr(kind, "needs", ())
+    cost: Any = getattr(kind, "cost", "K")
+    return Demands(
+        None if isinstance(needs, property) else tuple(sorted(needs)), None if isinstance(cost, property) else cost
+    )
 
 
 class ParameterError(ValueError):

@@ -33,6 +33,8 @@ _CHO = "Cho, Wang, Joshi 2020"
 _NO_POLL = ("nothing", "2m", "2m w")
 _REPORTED = ("nothing", "2m", "2m w + m scalars")
 _POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
+_TRAINED = ("norm of the update", "2d + 2m", "(d + m) w + d scalars")
+_OPTIMAL = "fedpick.selectors:OptimalSampling"
 _POW = "fedpick.selectors:PowerOfChoice"
 _SHRINKING = {"loss": "full", "d": "fedpick.selectors:Shrinking"}
 
@@ -58,6 +60,22 @@ STRATEGIES: dict[str, Strategy] = {
                     "softmax over last training losses", *_REPORTED, "Goetz et al. 2019; " + _CHO),
     "afl-sqrt-size": Strategy("fedpick.selectors:AFL", {"valuation": "sqrt-size"},
                               "the same with sqrt(D_k) times the loss", *_REPORTED, "Goetz et al. 2019"),
+    "clustered-size": Strategy("fedpick.selectors:ClusteredSize", {},
+                               "one client of each of m groups of like size, by data share", *_NO_POLL,
+                               "Fraboni et al. 2021"),
+    "ocs": Strategy(_OPTIMAL, {"exact": True},
+                    "m of d updates by their norms, weights p_k / pi_k", *_TRAINED, "Chen et al. 2022"),
+    "aocs": Strategy(_OPTIMAL, {"exact": False},
+                     "the same approximately, by sums alone", *_TRAINED, "Chen et al. 2022"),
+    "k-vib": Strategy("fedpick.selectors:KVib", {},
+                      "m clients by their past norms, weights p_k / pi_k", *_NO_POLL, "Zeng et al. 2023"),
+    "tifl": Strategy("fedpick.selectors:TiFL", {},
+                     "m of one tier of like speed, tiers of high loss more often", *_REPORTED, "Chai et al. 2020"),
+    "fedcs": Strategy("fedpick.selectors:FedCS", {},
+                      "of d candidates, at most m that keep the deadline", "nothing", "2d + 2m", "2m w + 2d scalars",
+                      "Nishio, Yonetani 2019"),
+    "refl": Strategy("fedpick.selectors:REFL", {},
+                     "m uniformly, those about to leave first", *_NO_POLL, "Abdelmoniem et al. 2023"),
 }
 # fmt: on
 

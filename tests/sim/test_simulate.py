@@ -149,7 +149,7 @@ def test_the_rates_of_clients_and_server_keep_their_names_and_values():
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_several_fields_are_swept_hand_in_hand():
     federation, model, _, local = PROBLEMS["logistic"]
-    local = Local(4, 8, jnp.array([0.1, 0.0]), StepDecay((5,), jnp.array([0.5, 0.1])))
+    local = Local(4, 8, jnp.array([0.1, 0.0]), schedule=StepDecay((5,), jnp.array([0.5, 0.1])))
     result = simulate(federation, model, Rand(2), local, rounds=4)
     assert [sorted(run) for run in result.runs] == [["eta", "schedule.factor", "seed"]] * 2
     np.testing.assert_allclose(result.metrics["loss"][1, -1], result.metrics["loss"][1, 0], rtol=1e-6)

@@ -28,7 +28,7 @@ class Phases(NamedTuple):
 
 def seconds_per_round(experiments: dict[str, Experiment], rounds: int) -> dict[str, dict[str, float]]:
     """Mean seconds of each phase of a round and in total, for every experiment (all of the same data)."""
-    federation = next(iter(experiments.values())).for_seed(0).federation()
+    federation = next(iter(experiments.values())).federation(0)
     runs = {name: TimedRun(experiment, federation) for name, experiment in experiments.items()}
     seconds: dict[str, list[Phases]] = {name: [] for name in experiments}
     for t in range(rounds + 1):

@@ -183,6 +183,7 @@ class Devices:
     speed: float | Float[Array, " K"] = 1000.0
     bandwidth: float | Float[Array, " K"] = 1e6
     latency: float | Float[Array, " K"] = 0.05
+    _: dataclasses.KW_ONLY
     deadline: float = float("inf")
 
     def __post_init__(self) -> None:

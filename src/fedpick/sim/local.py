@@ -1,5 +1,6 @@
 """Local training, tau steps on mini-batches of a client's own data."""
 
+from dataclasses import KW_ONLY
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -39,6 +40,7 @@ class Local:
     tau: int = static()
     b: int = static()
     eta: Number
+    _: KW_ONLY
     schedule: RateSchedule = StepDecay()
     weight_decay: Number | None = None
     prox: Number | None = None
@@ -115,7 +117,7 @@ def train(
     """
     batch_key, noise_key = jax.random.split(key)
     start, count = federation.start[client], federation.count[client]
-    index, used = batches(batch_key, count, local, federation.largest)
+    index, used = draw_batches(batch_key, count, local, federation.largest)
     parts = used.astype(jnp.float32) / used.sum(axis=1, keepdims=True).astype(jnp.float32)
     one_size = local.batches != "epochs"
     method = optimizer(local, local.optimizer)(jnp.asarray(local.eta, jnp.float32) * local.schedule(t))
@@ -143,7 +145,7 @@ def train(
     return Trained(trained, *(part.sum() / local.tau for part in jax.tree.leaves(total)))
 
 
-def batches(
+def draw_batches(
     key: PRNGKeyArray, count: Int[Array, ""], local: Local, largest: int
 ) -> tuple[Int[Array, "tau b"], Bool[Array, "tau b"]]:
     """Places within a client's own data for each step, and which of the b slots hold a sample."""

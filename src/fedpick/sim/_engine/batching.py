@@ -17,7 +17,7 @@ import numpy as np
 
 from fedpick.sim._engine.compilation import SplitPrograms, compile_chunk, compile_start, first_models, jit_program
 from fedpick.sim._engine.multihost import divide
-from fedpick.sim._engine.runner import Chunk, Runs, Schedule, concatenate, rows
+from fedpick.sim._engine.runner import Cadence, Chunk, Runs, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.round import Progress
 
@@ -49,10 +49,10 @@ class Bundles:
         first: Evaluation = self._run(self._compile(compile_start))
         return first
 
-    def play(self, first: int, schedule: Schedule, tick: Callable[[float], None]) -> Chunk:
-        form = SplitPrograms if self._evaluates_mostly(schedule.every) else compile_chunk
-        programs = self._compile(functools.partial(form, schedule), first, schedule.stop)
-        new: Chunk = self._run(programs, first, schedule.stop, tick=tick)
+    def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
+        form = SplitPrograms if self._evaluates_mostly(cadence.every) else compile_chunk
+        programs = self._compile(functools.partial(form, cadence), first, cadence.stop)
+        new: Chunk = self._run(programs, first, cadence.stop, tick=tick)
         return new
 
     @property

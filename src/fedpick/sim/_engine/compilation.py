@@ -14,7 +14,7 @@ import numpy as np
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
-from fedpick.sim._engine.runner import Chunk, Runs, Schedule, Tree
+from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.models import Model, Params
 from fedpick.sim.round import Progress, Record, Setup, begin, evaluate, first_model, play, train_only
@@ -97,9 +97,9 @@ def compile_start(*arguments: Any) -> Any:
     return jit_program(start).lower(*arguments).compile()
 
 
-def compile_chunk(schedule: Schedule, *arguments: Any) -> Any:
+def compile_chunk(cadence: Cadence, *arguments: Any) -> Any:
     """``chunk`` for arguments of these shapes, as one program."""
-    return jit_program(chunk).lower(*arguments, every=schedule.every, blocks=schedule.blocks).compile()
+    return jit_program(chunk).lower(*arguments, every=cadence.every, blocks=cadence.blocks).compile()
 
 
 class SplitPrograms:
@@ -109,9 +109,9 @@ class SplitPrograms:
     compiled as suits it. A program that does little is not worth the calls.
     """
 
-    def __init__(self, schedule: Schedule, runs: Runs, progress: Progress, first: int, stop: int | None) -> None:
-        self.schedule = schedule
-        self.rounds = jit_program(rounds).lower(runs, progress, first, stop, every=schedule.every).compile()
+    def __init__(self, cadence: Cadence, runs: Runs, progress: Progress, first: int, stop: int | None) -> None:
+        self.cadence = cadence
+        self.rounds = jit_program(rounds).lower(runs, progress, first, stop, every=cadence.every).compile()
         self.evaluation = jit_program(evaluation).lower(runs, progress).compile()
 
     def __call__(self, runs: Runs, progress: Progress, first: int, stop: int | None) -> tuple[Progress, Chunk]:
@@ -120,7 +120,7 @@ class SplitPrograms:
         records: list[Record] = []
         evaluations: list[Future[Evaluation]] = []
         with ThreadPoolExecutor(1) as beside:
-            for t in range(first, first + self.schedule.step(first), self.schedule.every):
+            for t in range(first, first + self.cadence.step(first), self.cadence.every):
                 progress, record = wait(self.rounds(runs, progress, t, stop))
                 records.append(record)
                 evaluations.append(beside.submit(lambda state: wait(self.evaluation(runs, state)), progress))
@@ -133,12 +133,12 @@ def _blocks(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *trees)
 
 
-def trace_chunk(runs: Runs, schedule: Schedule) -> Any:
+def trace_chunk(runs: Runs, cadence: Cadence) -> Any:
     """The jaxpr of a chunk of these runs; nothing is run."""
     params = jax.eval_shape(functools.partial(first_models, runs.setup.model), runs.seeds)
     progress, _ = jax.eval_shape(start, runs, params)
-    program = functools.partial(chunk, every=schedule.every, blocks=schedule.blocks)
-    return jax.make_jaxpr(program)(runs, progress, 0, schedule.stop)
+    program = functools.partial(chunk, every=cadence.every, blocks=cadence.blocks)
+    return jax.make_jaxpr(program)(runs, progress, 0, cadence.stop)
 
 
 def keep_programs() -> None:
