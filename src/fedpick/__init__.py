@@ -42,11 +42,14 @@ if TYPE_CHECKING:
         REFL,
         UCBCS,
         ClippedLoss,
+        ClusteredSize,
         FedCS,
         Full,
         Halving,
+        KVib,
         LocalLoss,
         Oort,
+        OptimalSampling,
         PowerOfChoice,
         QFairLoss,
         Rand,
@@ -68,8 +71,8 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss FedCS Full Halving LocalLoss Oort PowerOfChoice QFairLoss REFL Rand Schedule Score "
-    "Shrinking Switch TiFL UCBCS Uniform",
+    "selectors": "AFL ClippedLoss ClusteredSize FedCS Full Halving KVib LocalLoss Oort OptimalSampling "
+    "PowerOfChoice QFairLoss REFL Rand Schedule Score Shrinking Switch TiFL UCBCS Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
 _ROOMS = [name for name, module in _NAMES.items() if not module]
@@ -81,13 +84,16 @@ __all__ = [
     "UCBCS",
     "Clients",
     "ClippedLoss",
+    "ClusteredSize",
     "FedCS",
     "Full",
     "Halving",
+    "KVib",
     "LawBrokenError",
     "Ledger",
     "LocalLoss",
     "Oort",
+    "OptimalSampling",
     "Picked",
     "PowerOfChoice",
     "QFairLoss",

@@ -33,6 +33,8 @@ _CHO = "Cho, Wang, Joshi 2020"
 _NO_POLL = ("nothing", "2m", "2m w")
 _REPORTED = ("nothing", "2m", "2m w + m scalars")
 _POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
+_TRAINED = ("norm of the update", "2d + 2m", "(d + m) w + d scalars")
+_OPTIMAL = "fedpick.selectors:OptimalSampling"
 _POW = "fedpick.selectors:PowerOfChoice"
 _SHRINKING = {"loss": "full", "d": "fedpick.selectors:Shrinking"}
 _SWITCH = {"loss": "full", "d": "fedpick.selectors:Switch"}
@@ -71,6 +73,15 @@ STRATEGIES: dict[str, Strategy] = {
                        "2m w + 2m scalars", "Cho, Gupta, Joshi, Yagan 2020"),
     "oort": Strategy("fedpick.selectors:Oort", {},
                      "by squared loss and speed, some seats for the unseen", *_REPORTED, "Lai et al. 2021"),
+    "clustered-size": Strategy("fedpick.selectors:ClusteredSize", {},
+                               "one client of each of m groups of like size, by data share", *_NO_POLL,
+                               "Fraboni et al. 2021"),
+    "ocs": Strategy(_OPTIMAL, {"exact": True},
+                    "m of d updates by their norms, weights p_k / pi_k", *_TRAINED, "Chen et al. 2022"),
+    "aocs": Strategy(_OPTIMAL, {"exact": False},
+                     "the same approximately, by sums alone", *_TRAINED, "Chen et al. 2022"),
+    "k-vib": Strategy("fedpick.selectors:KVib", {},
+                      "m clients by their past norms, weights p_k / pi_k", *_NO_POLL, "Zeng et al. 2023"),
     "tifl": Strategy("fedpick.selectors:TiFL", {},
                      "m of one tier of like speed, tiers of high loss more often", *_REPORTED, "Chai et al. 2020"),
     "fedcs": Strategy("fedpick.selectors:FedCS", {},

@@ -16,8 +16,10 @@ from fedpick.sampling.draws import (
     uniform_keys,
     uniforms,
 )
+from fedpick.sampling.inclusion import inclusion_probabilities, systematic
 from fedpick.sampling.ranks import fill_unknown, nth_smallest, portion
 from fedpick.sampling.seats import in_turn, seat, seat_by_size, shares, top_k, top_k_mask, weighted
+from fedpick.sampling.strata import stratified
 
 __all__ = [
     "arrivals",
@@ -27,6 +29,7 @@ __all__ = [
     "first_k",
     "first_k_mask",
     "in_turn",
+    "inclusion_probabilities",
     "integers",
     "nth_smallest",
     "portion",
@@ -34,6 +37,8 @@ __all__ = [
     "seat",
     "seat_by_size",
     "shares",
+    "stratified",
+    "systematic",
     "top_k",
     "top_k_mask",
     "uniform_keys",

@@ -1,8 +1,11 @@
 """The strategies, one file per paper; ``fedpick.registry`` has the table of their names."""
 
 from fedpick.selectors.afl import AFL
+from fedpick.selectors.clustered_size import ClusteredSize
 from fedpick.selectors.fedcs import FedCS
+from fedpick.selectors.kvib import KVib
 from fedpick.selectors.oort import Oort
+from fedpick.selectors.optimal import OptimalSampling
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
 from fedpick.selectors.refl import REFL
@@ -16,11 +19,14 @@ __all__ = [
     "REFL",
     "UCBCS",
     "ClippedLoss",
+    "ClusteredSize",
     "FedCS",
     "Full",
     "Halving",
+    "KVib",
     "LocalLoss",
     "Oort",
+    "OptimalSampling",
     "OwnScore",
     "PowerOfChoice",
     "QFairLoss",

@@ -143,7 +143,7 @@ class Oort:
         arrival = sampling.arrivals(race_key, weight)
         exploit = sampling.first_k_mask(jnp.where(pool, arrival, jnp.inf), e)
         explore = sampling.first_k_mask(jnp.where(looked_at, arrival, jnp.inf), left)
-        fill = self._fill(fill_key, candidates & ~exploit & ~explore, listed, self.m - _count(exploit | explore))
+        fill = _fill(fill_key, candidates & ~exploit & ~explore, listed, self.m - _count(exploit | explore))
         return sampling.seat(*sampling.in_turn((exploit, explore, fill), self.m))
 
     def observe(self, state: OortState, selection: Selection, report: Report) -> OortState:
@@ -216,15 +216,17 @@ class Oort:
         most = sampling.portion(self.blacklist_share, times.shape[0])
         return sampling.top_k_mask(key, times.astype(jnp.float32), over, most)
 
-    def _fill(self, key: PRNGKeyArray, others: Mask, listed: Mask, seats: Int[Array, ""]) -> Mask:
-        """The last seats uniformly, those on the blacklist after all others."""
 
-        def draw() -> Mask:
-            lot = sampling.uniform_keys(key, others)
-            return sampling.first_k_mask(jnp.where(listed, lot + 1, lot), seats)
+@jax.jit  # or lax.cond would be compiled in every round of a plain loop
+def _fill(key: PRNGKeyArray, others: Mask, listed: Mask, seats: Int[Array, ""]) -> Mask:
+    """The last seats uniformly, those on the blacklist after all others."""
 
-        last: Mask = lax.cond((seats > 0) & others.any(), draw, lambda: jnp.zeros_like(others))
-        return last
+    def draw() -> Mask:
+        lot = sampling.uniform_keys(key, others)
+        return sampling.first_k_mask(jnp.where(listed, lot + 1, lot), seats)
+
+    last: Mask = lax.cond((seats > 0) & others.any(), draw, lambda: jnp.zeros_like(others))
+    return last
 
 
 def _root(square: Float[Array, " n"]) -> Float[Array, " n"]:
