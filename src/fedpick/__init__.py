@@ -40,15 +40,18 @@ if TYPE_CHECKING:
     from fedpick.selectors import (
         AFL,
         REFL,
+        UCBCS,
         ClippedLoss,
         ClusteredSize,
         Cooldown,
         Explore,
         FedCS,
         Full,
+        Halving,
         KVib,
         LocalLoss,
         Mixture,
+        Oort,
         OptimalSampling,
         PowerOfChoice,
         QFairLoss,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
         Schedule,
         Score,
         Shrinking,
+        Switch,
         TiFL,
         Unbiased,
         Uniform,
@@ -71,8 +75,9 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss ClusteredSize Cooldown Explore FedCS Full KVib LocalLoss Mixture OptimalSampling "
-    "PowerOfChoice QFairLoss REFL Rand Schedule Score Shrinking TiFL Unbiased Uniform",
+    "selectors": "AFL ClippedLoss ClusteredSize Cooldown Explore FedCS Full Halving KVib LocalLoss Mixture Oort "
+    "OptimalSampling PowerOfChoice QFairLoss REFL Rand Schedule Score Shrinking Switch TiFL UCBCS "
+    "Unbiased Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
 _ROOMS = [name for name, module in _NAMES.items() if not module]
@@ -81,6 +86,7 @@ __all__ = [
     "AFL",
     "REFL",
     "STRATEGIES",
+    "UCBCS",
     "Clients",
     "ClippedLoss",
     "ClusteredSize",
@@ -88,11 +94,13 @@ __all__ = [
     "Explore",
     "FedCS",
     "Full",
+    "Halving",
     "KVib",
     "LawBrokenError",
     "Ledger",
     "LocalLoss",
     "Mixture",
+    "Oort",
     "OptimalSampling",
     "Picked",
     "PowerOfChoice",
@@ -105,6 +113,7 @@ __all__ = [
     "Selection",
     "Selector",
     "Shrinking",
+    "Switch",
     "TiFL",
     "Unbiased",
     "Uniform",
