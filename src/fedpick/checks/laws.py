@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, seats_report, stack
-from fedpick.protocol import Selector, polled, round_keys
+from fedpick.protocol import Selector, polled, round_keys, select_key
 from fedpick.updates import lengths
 
 LAWS = {
@@ -36,7 +36,8 @@ def check_pure(trial: Trial) -> None:
         twice = [selector.propose(keys.propose, state, scenario.clients) for _ in range(2)]
         _need(same(*twice), 1, f"propose returned {twice[0]}, then {twice[1]}, on {scenario}")
         losses = jnp.where(polled(selector, twice[0]), scenario.answers, jnp.nan)
-        picks = [selector.select(keys.select, state, scenario.clients, twice[0], losses) for _ in range(2)]
+        key = select_key(selector, keys)
+        picks = [selector.select(key, state, scenario.clients, twice[0], losses) for _ in range(2)]
         _need(same(*picks), 1, f"select returned {picks[0]}, then {picks[1]}, on {scenario}")
         _need(same(before, (selector, state)), 1, f"propose or select changed {before} into {(selector, state)}")
         state = selector.observe(state, picks[0], seats_report(selector, scenario, picks[0], losses))
