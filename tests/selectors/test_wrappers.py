@@ -296,7 +296,7 @@ def test_what_a_wrapper_takes_over_and_what_it_does_not():
     inner = PowerOfChoice(3, 6)
     for selector in (Cooldown(inner), Explore(inner), Unbiased(inner), Mixture((inner, inner))):
         assert (selector.m, selector.poll, selector.needs, selector.cost) == (3, "full", frozenset(), "K")
-        assert not hasattr(selector, "d")
+        assert not any(hasattr(selector, name) for name in ("d", "classes", "sketch_size"))
         assert not getattr(selector, "highest_loss_first", False)
         assert getattr(selector, "candidates_by_share", False) == isinstance(selector, Unbiased)
         assert least_clients(selector) == 6

@@ -99,11 +99,11 @@ class Mixture:
 
     @property
     def sketch_size(self) -> int:
-        return self._lengths("sketch")[0]
+        return self._length("sketch")
 
     @property
     def classes(self) -> int:
-        return self._lengths("head")[0]
+        return self._length("head")
 
     def init(self, num_clients: int) -> tuple[Any, ...]:
         return tuple(selector.init(num_clients) for selector in self.selectors)
@@ -133,6 +133,11 @@ class Mixture:
 
     def _all(self, claim: str, default: bool) -> bool:
         return all(getattr(selector, claim, default) for selector in self.selectors)
+
+    def _length(self, field: str) -> int:
+        if not (found := self._lengths(field)):
+            raise AttributeError(f"Mixture: no strategy of it needs a {field}")
+        return found[0]
 
     def _lengths(self, field: str) -> list[int]:
         name = {"sketch": "sketch_size", "head": "classes"}[field]
