@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from support.rounds import EVERY, compilations, every, loop, one_round, scan, world
 
+import fedpick
+
 GOLDEN = Path(__file__).parent / "support" / "golden_picks.json"
 
 
@@ -48,6 +50,10 @@ def test_a_plain_loop_compiles_nothing_after_its_first_rounds(name):
             now = (t, *jax.tree.map(lambda x, t=t: x[t], (clients, answers, training)))
             state, _ = one_round(selector, 0, state, now)
     assert not programs
+
+
+def test_every_strategy_is_here():
+    assert set(EVERY) == set(fedpick.STRATEGIES)
 
 
 def golden():
