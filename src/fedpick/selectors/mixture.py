@@ -99,11 +99,11 @@ class Mixture:
 
     @property
     def sketch_size(self) -> int:
-        return self._lengths("sketch")[0]
+        return self._length("sketch")
 
     @property
     def classes(self) -> int:
-        return self._lengths("head")[0]
+        return self._length("head")
 
     def init(self, num_clients: int) -> tuple[Any, ...]:
         return tuple(selector.init(num_clients) for selector in self.selectors)
@@ -137,6 +137,12 @@ class Mixture:
     def _lengths(self, field: str) -> list[int]:
         name = {"sketch": "sketch_size", "head": "classes"}[field]
         return [int(getattr(selector, name)) for selector in self.selectors if field in needs(selector)]
+
+    def _length(self, field: str) -> int:
+        lengths = self._lengths(field)
+        if not lengths:
+            raise AttributeError(f"Mixture: no strategy in it needs a {field}")
+        return lengths[0]
 
 
 # One program in a plain Python loop over rounds.
