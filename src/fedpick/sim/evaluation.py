@@ -1,5 +1,6 @@
 """Losses of clients at a given model: of the candidates (a poll), or of all clients (an evaluation)."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
 
 
 class Evaluation(NamedTuple):
-    """The metrics of a model; ``fedpick.sim.round.evaluate`` defines ``skew``."""
+    """The metrics of a model; ``evaluate`` defines ``skew``."""
 
     loss: Float[Array, ""]
     client_loss: Float[Array, " K"]
@@ -127,6 +128,29 @@ POLLS = {
     ),
     "batch": Poll(batch_losses, samples=lambda count, b: jnp.minimum(count, b)),
 }
+
+
+@functools.partial(jax.jit, static_argnames="model")  # traced once for all programs that contain it
+def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
+    """The metrics of a model.
+
+    ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
+    F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
+    objective can take (0, or -1 for minus-probability), because the true optimum is not known.
+
+    Args:
+        federation: The clients and their data.
+        model: The model.
+        params: Its parameters w'.
+        chosen: The sum of the weights of each client since the last evaluation.
+    """
+    client_loss, client_accuracy = evaluate_clients(federation, model, params)
+    test_loss, test_accuracy = evaluate_test_set(federation, model, params)
+    loss = jnp.sum(federation.share * client_loss)
+    gap = client_loss - model.lowest
+    chosen = chosen / chosen.sum()
+    skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
+    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
 
 
 def evaluate_clients(

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from fedpick.protocol import Clients, Report, Selector, init_key, pick, round_keys, seat_key
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
-from fedpick.sim.evaluation import POLLS, Evaluation, evaluate_clients, evaluate_test_set
+from fedpick.sim.evaluation import POLLS, Evaluation, evaluate
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local, train
 from fedpick.sim.models import Model, Params, barrier
@@ -67,6 +67,11 @@ class Progress(NamedTuple):
     def reset_chosen(self) -> "Progress":
         """The same after an evaluation."""
         return self._replace(chosen=jnp.zeros_like(self.chosen))
+
+    def evaluate(self, setup: Setup) -> Evaluation:
+        """The metrics of the present model."""
+        metrics: Evaluation = evaluate(setup.federation, setup.model, self.params, self.chosen)
+        return metrics
 
 
 class Record(NamedTuple):
@@ -165,23 +170,6 @@ def one_round(
     )
 
 
-def evaluate(setup: Setup, progress: Progress) -> Evaluation:
-    """The metrics of the current model.
-
-    ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
-    F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
-    objective can take (0, or -1 for minus-probability), because the true optimum is not known.
-    """
-    federation, model = setup.federation, setup.model
-    client_loss, client_accuracy = evaluate_clients(federation, model, progress.params)
-    test_loss, test_accuracy = evaluate_test_set(federation, model, progress.params)
-    loss = jnp.sum(federation.share * client_loss)
-    gap = client_loss - model.lowest
-    chosen = progress.chosen / progress.chosen.sum()
-    skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
-    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
-
-
 def play(
     setup: Setup, seed: Any, progress: Progress, start: Any, stop: Any, every: int, blocks: int
 ) -> tuple[Progress, tuple[Record, Evaluation]]:
@@ -189,7 +177,7 @@ def play(
 
     def block(progress: Progress, first: Any) -> tuple[Progress, tuple[Record, Evaluation]]:
         progress, records = train_only(setup, seed, progress, first, stop, every)
-        progress, found = _before(stop, first, lambda progress: (progress, evaluate(setup, progress)), progress)
+        progress, found = _before(stop, first, lambda progress: (progress, progress.evaluate(setup)), progress)
         return progress, (records, found)
 
     firsts = start + every * jnp.arange(blocks, dtype=jnp.int32)
