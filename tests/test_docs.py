@@ -79,8 +79,9 @@ def test_the_table_of_strategies_is_the_table():
     rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
     table = {name: tuple(cell.strip() for cell in cells.split(" | ")) for name, cells in rows}
     assert table == {
-        name: (row.picks, row.polled, row.messages, row.traffic, row.reference)
+        name: (row.picks, row.polled, needs, row.messages, row.traffic, work, row.reference)
         for name, row in fedpick.STRATEGIES.items()
+        for needs, work in [fedpick.registry.demands(name).texts]
     }
     assert list(table) == list(fedpick.STRATEGIES)
 
@@ -157,6 +158,18 @@ def test_every_argument_of_what_users_call_is_described(module):
         unknown = described - set(parameters)
         assert not unknown, f"{name} has no parameter {unknown}"
     assert not missing, "\n".join(f"{name}: {parameters}" for name, parameters in missing.items())
+
+
+# The federation, the model, the strategy and local training; other rooms have the protocol's and Flower's own orders.
+FOUR = {"simulate", "Experiment"}
+
+
+@pytest.mark.parametrize("room", ["compare", "config", "experiment", "paper", "report", "results", "sim", "theory"])
+def test_what_users_call_takes_three_arguments_by_position(room):
+    for value, _, _ in calls(f"fedpick.{room}"):
+        found = inspect.signature(value).parameters.values()
+        positional = [one.name for one in found if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+        assert len(positional) <= (4 if value.__qualname__ in FOUR else 3), f"{value.__qualname__}: {positional}"
 
 
 def test_the_api_pages_are_all_in_their_index():

@@ -39,15 +39,21 @@ if TYPE_CHECKING:
     from fedpick.registry import STRATEGIES, strategy
     from fedpick.selectors import (
         AFL,
+        REFL,
         ClippedLoss,
+        ClusteredSize,
+        FedCS,
         Full,
+        KVib,
         LocalLoss,
+        OptimalSampling,
         PowerOfChoice,
         QFairLoss,
         Rand,
         Schedule,
         Score,
         Shrinking,
+        TiFL,
         Uniform,
     )
 
@@ -55,40 +61,32 @@ __version__ = "0.1.0"
 
 # Public name -> where it is; looked up when it is first asked for, so that `fedpick --help` need not wait for JAX.
 _HOME = {
+    "": "checks compare config experiment flower paper registry report results sampling selectors sim storage theory",
     "checks": "LawBrokenError check_selector",
     "ledger": "Ledger",
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss Full LocalLoss PowerOfChoice QFairLoss Rand Schedule Score Shrinking Uniform",
+    "selectors": "AFL ClippedLoss ClusteredSize FedCS Full KVib LocalLoss OptimalSampling PowerOfChoice "
+    "QFairLoss REFL Rand Schedule Score Shrinking TiFL Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
-_ROOMS = (
-    "checks",
-    "compare",
-    "config",
-    "experiment",
-    "flower",
-    "paper",
-    "registry",
-    "report",
-    "results",
-    "sampling",
-    "selectors",
-    "sim",
-    "storage",
-    "theory",
-)
+_ROOMS = [name for name, module in _NAMES.items() if not module]
 
 __all__ = [
     "AFL",
+    "REFL",
     "STRATEGIES",
     "Clients",
     "ClippedLoss",
+    "ClusteredSize",
+    "FedCS",
     "Full",
+    "KVib",
     "LawBrokenError",
     "Ledger",
     "LocalLoss",
+    "OptimalSampling",
     "Picked",
     "PowerOfChoice",
     "QFairLoss",
@@ -100,6 +98,7 @@ __all__ = [
     "Selection",
     "Selector",
     "Shrinking",
+    "TiFL",
     "Uniform",
     "check_selector",
     "checks",
@@ -128,13 +127,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"fedpick.{name}")
-    if name in _NAMES:
-        value = getattr(importlib.import_module(f"fedpick.{_NAMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'fedpick' has no attribute {name!r}")
+    if name not in _NAMES:
+        raise AttributeError(f"module 'fedpick' has no attribute {name!r}")
+    module = _NAMES[name]
+    found = importlib.import_module(f"fedpick.{module or name}")
+    value = globals()[name] = getattr(found, name) if module else found
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
 """The metrics of a federation, simulated or real, and the messages and bytes of its rounds."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,16 @@ def is_accuracy(metric: str) -> bool:
     return metric.endswith("accuracy")
 
 
-def traffic(polled: Any, trained: Any, returned: Any, model_bytes: int) -> dict[str, Any]:
+class Payload(NamedTuple):
+    """What the messages of a strategy carry: scalars in a reply after training, models in the request to train."""
+
+    reply_scalars: int = 1
+    request_models: int = 1
+
+
+def traffic(
+    polled: Any, trained: Any, returned: Any, *, model_bytes: int, payload: Payload = Payload()
+) -> dict[str, Any]:
     """The messages and bytes of a round.
 
     Args:
@@ -35,12 +44,13 @@ def traffic(polled: Any, trained: Any, returned: Any, model_bytes: int) -> dict[
         trained: The number of seats sent to train.
         returned: The number of seats that came back.
         model_bytes: The size of the model.
+        payload: What the messages carry.
 
     >>> traffic(polled=6, trained=3, returned=2, model_bytes=100)
     {'messages': 17, 'bytes_down': 900, 'bytes_up': 232}
     """
     return {
         "messages": 2 * polled + trained + returned,
-        "bytes_down": model_bytes * (polled + trained),
-        "bytes_up": SCALAR * polled + (model_bytes + SCALAR) * returned,
+        "bytes_down": model_bytes * (polled + payload.request_models * trained),
+        "bytes_up": SCALAR * polled + (model_bytes + SCALAR * payload.reply_scalars) * returned,
     }

@@ -20,6 +20,7 @@ from fedpick.keys import client_key as client_key
 from fedpick.keys import init_key as init_key
 from fedpick.keys import round_keys as round_keys
 from fedpick.keys import seat_key as seat_key
+from fedpick.metrics import Payload
 from fedpick.validation import known, owner_name
 
 State = TypeVar("State")
@@ -95,10 +96,11 @@ class Selector(Protocol[State]):
     A strategy may also declare ``needs``, the optional fields of ``Clients`` and ``Report`` that it uses (only these
     are measured); ``sketch_size`` and ``classes``, the lengths of a sketch and of a head; ``skips_poll = True`` (no
     poll where the candidates are no more than the seats); and, what ``fedpick.check_selector`` then holds it to:
-    ``weights_sum_to_1 = False`` (the default is True), ``unbiased = True`` (the mean weight of a client is its share,
-    whatever the losses), ``candidates_by_share = True`` (the candidates are drawn without replacement, by size),
-    ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random) and
-    ``cost``, "K" (the default), "K s" or "K^2".
+    ``weights_sum_to_1 = False`` and ``fills_seats = False`` (the default of both is True; a seat may stay empty though
+    a client is available for it), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
+    ``candidates_by_share = True`` (the candidates are drawn without replacement, by size), ``highest_loss_first =
+    True`` (the seats go to the candidates of highest loss, ties broken at random) and ``cost``, "K" (the default),
+    "K s" or "K^2".
 
     >>> from fedpick import Rand
     >>> selector: Selector[tuple[()]] = Rand(m=2)
@@ -190,6 +192,14 @@ def needs(selector: Selector[Any]) -> frozenset[str]:
         words = ", ".join((*FACTS, *MEASURED))
         raise ValueError(f"{owner_name(selector)}: needs must be among {words}, got {name!r}")
     return found
+
+
+def payload(selector: Selector[Any]) -> Payload:
+    """What the messages of a strategy carry, for counting traffic: a squared loss is a second scalar in a reply.
+
+    A client that was polled by training needs no model any more. What the server measures of updates costs nothing.
+    """
+    return Payload(1 + ("square_loss" in needs(selector)), 0 if selector.poll == "norm" else 1)
 
 
 def polled(selector: Selector[Any], candidates: Mask) -> Mask:

@@ -1,7 +1,6 @@
-"""The tables of everything that has a name, one per role: a new strategy, data set or model is its file plus one row.
+"""Everything that has a name, by role: found, built and named again; ``fedpick.tables`` has the rows.
 
-A row says where the class is, as "package.module:Class", which is imported when it is used. Wherever a name is taken,
-such an address is taken too, so that a class of your own needs no row.
+Wherever a name is taken, an address "package.module:Class" is taken too, so that a class of your own needs no row.
 """
 
 import contextlib
@@ -12,107 +11,10 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-
-class Row(NamedTuple):
-    """The address of a class and the parameters that the name fixes.
-
-    A fixed parameter that is an address itself is an object of that class; its fields are given beside the others.
-    """
-
-    address: str
-    fixed: Mapping[str, Any] = {}
-
-
-class Strategy(NamedTuple):
-    """A row of a strategy, with costs per round: K clients, m seats, d candidates, w the bytes of a model."""
-
-    address: str
-    fixed: Mapping[str, Any]
-    picks: str
-    polled: str
-    messages: str
-    traffic: str
-    reference: str
-
-
-_CHO = "Cho, Wang, Joshi 2020"
-_NO_POLL = ("nothing", "2m", "2m w")
-_REPORTED = ("nothing", "2m", "2m w + m scalars")
-_POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
-_POW = "fedpick.selectors:PowerOfChoice"
-_SHRINKING = {"loss": "full", "d": "fedpick.selectors:Shrinking"}
-
-# fmt: off
-STRATEGIES: dict[str, Strategy] = {
-    "rand": Strategy("fedpick.selectors:Rand", {"replace": True},
-                     "m seats by data share, with replacement", *_NO_POLL, "McMahan et al. 2017; " + _CHO),
-    "rand-distinct": Strategy("fedpick.selectors:Rand", {"replace": False},
-                              "m distinct clients by data share", *_NO_POLL, _CHO),
-    "uniform": Strategy("fedpick.selectors:Uniform", {},
-                        "m distinct clients uniformly, weights p_k K / m", *_NO_POLL, "Li et al. 2020"),
-    "full": Strategy("fedpick.selectors:Full", {},
-                     "everybody, weights p_k", "nothing", "2K", "2K w", "McMahan et al. 2017"),
-    "pow-d": Strategy(_POW, {"loss": "full"},
-                      "the m highest losses of d candidates", "full local loss", *_POLLED, _CHO),
-    "cpow-d": Strategy(_POW, {"loss": "batch"},
-                       "the same by a mini-batch estimate", "mini-batch loss", *_POLLED, _CHO),
-    "rpow-d": Strategy(_POW, {"loss": "stale"},
-                       "the same by the last training loss", *_REPORTED, _CHO),
-    "adapow-d": Strategy(_POW, _SHRINKING,
-                         "pow-d with d shrinking from K to m", "full local loss", *_POLLED, "Cho, Wang, Joshi 2022"),
-    "afl": Strategy("fedpick.selectors:AFL", {"valuation": "loss"},
-                    "softmax over last training losses", *_REPORTED, "Goetz et al. 2019; " + _CHO),
-    "afl-sqrt-size": Strategy("fedpick.selectors:AFL", {"valuation": "sqrt-size"},
-                              "the same with sqrt(D_k) times the loss", *_REPORTED, "Goetz et al. 2019"),
-}
-# fmt: on
-
-# By the protocol that a field is annotated with.
-ROLES: dict[str, Mapping[str, Row | Strategy]] = {
-    "Selector": STRATEGIES,
-    "Schedule": {"shrinking": Row("fedpick.selectors:Shrinking")},
-    "Score": {
-        "local-loss": Row("fedpick.selectors:LocalLoss"),
-        "clipped-loss": Row("fedpick.selectors:ClippedLoss"),
-        "q-fair-loss": Row("fedpick.selectors:QFairLoss"),
-    },
-    "Data": {
-        "synthetic": Row("fedpick.sim:Synthetic"),
-        "quadratic": Row("fedpick.sim:Quadratic"),
-        "digits": Row("fedpick.sim:Digits"),
-        "fashion-mnist": Row("fedpick.sim:FashionMNIST"),
-        "arrays": Row("fedpick.sim:Arrays"),
-    },
-    "Partition": {
-        "iid": Row("fedpick.sim:IID"),
-        "dirichlet": Row("fedpick.sim:Dirichlet"),
-        "shards": Row("fedpick.sim:Shards"),
-        "power-law": Row("fedpick.sim:PowerLaw"),
-    },
-    "ModelSpec": {
-        "logistic": Row("fedpick.sim:Logistic"),
-        "mlp": Row("fedpick.sim:MLP"),
-        "quadratic": Row("fedpick.sim:QuadraticModel"),
-    },
-    "Availability": {
-        "always": Row("fedpick.sim:Always"),
-        "alternating-halves": Row("fedpick.sim:AlternatingHalves"),
-        "bernoulli": Row("fedpick.sim:Bernoulli"),
-        "day-and-night": Row("fedpick.sim:DayAndNight"),
-        "trace": Row("fedpick.sim:Trace"),
-    },
-    "RateSchedule": {
-        "step-decay": Row("fedpick.sim:StepDecay"),
-        "optax": Row("fedpick.sim:OptaxSchedule"),
-    },
-    "Optimizer": {
-        "sgd": Row("optax:sgd"),
-        "momentum": Row("optax:sgd", {"momentum": 0.9}),
-        "adam": Row("optax:adam"),
-        "adagrad": Row("optax:adagrad"),
-        "yogi": Row("optax:yogi"),
-    },
-}
+from fedpick.tables import ROLES as ROLES
+from fedpick.tables import STRATEGIES as STRATEGIES
+from fedpick.tables import Row as Row
+from fedpick.tables import Strategy as Strategy
 
 
 def strategy(name: str, **parameters: Any) -> Any:
@@ -143,6 +45,36 @@ def fitting_strategy(name: str, *, m: int, d: int | None, rounds: int) -> Any:
     offered = {"m": m, "d": d, "rounds": rounds, "steps": min(10, rounds)}
     taken = parameters_of("Selector", name)
     return build("Selector", name, {key: value for key, value in offered.items() if key in taken})
+
+
+class Demands(NamedTuple):
+    """The optional fields that a strategy needs, and what a round costs the server; None: as the strategy it holds."""
+
+    needs: tuple[str, ...] | None
+    cost: str | None
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Both as a table shows them."""
+        needs = "as the other" if self.needs is None else ", ".join(self.needs) or "nothing"
+        return needs, self.cost or "as the other"
+
+
+def demands(name: str) -> Demands:
+    """What a strategy declares to need and to cost, read from its class.
+
+    Args:
+        name: A name of ``STRATEGIES``, or an address.
+
+    >>> demands("fedcs")
+    Demands(needs=('expected_duration', 'upload_duration'), cost='K')
+    """
+    kind = load(find("Selector", name).address)
+    needs: Any = getattr(kind, "needs", ())
+    cost: Any = getattr(kind, "cost", "K")
+    return Demands(
+        None if isinstance(needs, property) else tuple(sorted(needs)), None if isinstance(cost, property) else cost
+    )
 
 
 class ParameterError(ValueError):

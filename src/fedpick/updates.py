@@ -39,7 +39,7 @@ def sketch(update: Sequence[Array], size: int) -> Float[Array, " size"]:
     P = flat.shape[0]
     rng = np.random.Generator(np.random.PCG64(SKETCH_SEED))
     order = rng.permutation(P).astype(np.int32)
-    sign = rng.integers(0, 2, P, np.int8) * np.int8(2) - np.int8(1)
+    sign = jnp.asarray(rng.integers(0, 2, P, np.int8) * np.int8(2) - np.int8(1)).astype(jnp.float32)
     # A sum over rows and not a scatter, whose order of addition a GPU does not fix.
     rows = jnp.pad(flat[order] * sign, (0, -P % size)).reshape(-1, size)
     return jnp.sum(rows, axis=0)

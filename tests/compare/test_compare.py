@@ -28,7 +28,7 @@ def fedpick(*arguments, **options):
 
 
 def compared(value=0.5, **rounds_to):
-    return Comparison(tuple(rounds_to), tuple(map(made_up, rounds_to.values())), "loss", value)
+    return Comparison(tuple(rounds_to), tuple(map(made_up, rounds_to.values())), "loss", value=value)
 
 
 def test_the_speed_up_is_students_interval_of_the_paired_logarithms():
@@ -80,7 +80,7 @@ def test_seeds_that_do_not_get_there_make_the_factor_a_bound():
 def test_a_loss_that_does_not_stay_finite_is_told():
     bad = made_up([None, None])
     bad.metrics["loss"][:, -1] = np.nan
-    answer = Comparison(("rand", "bad"), (made_up([30, 40]), bad), "loss", 0.5).answer
+    answer = Comparison(("rand", "bad"), (made_up([30, 40]), bad), "loss", value=0.5).answer
     assert "The loss of bad went from 1 to nan: try another learning rate, or inputs on a scale of about 1." in answer
 
 
@@ -110,8 +110,8 @@ def test_left_out_the_target_is_what_every_run_of_the_baseline_reaches():
     rand, fast = made_up([50, 60], last=0.23456), made_up([20, 30])
     found = Comparison(("fast", "rand"), (fast, rand))
     assert found.baseline == "rand"
-    assert found.target == 0.235
-    assert np.isfinite(rand.rounds_to("loss", found.target)).all()
+    assert found.threshold == 0.235
+    assert np.isfinite(rand.rounds_to("loss", found.threshold)).all()
 
 
 def test_the_data_are_made_once(tmp_path, monkeypatch):
@@ -214,6 +214,16 @@ WRONG = {
     ),
     "labels in columns": (["compare", "columns.npz"], "one label per sample", "got shape (40, 2)"),
     "unknown model": (["compare", "--model", "cnn"], "must have a kind among", "got 'cnn'"),
+    "a quadratic of samples": (
+        ["compare", "--model", "quadratic"],
+        "QuadraticModel: data must be samples",
+        "10 classes",
+    ),
+    "no classes": (
+        ["compare", "quadratic", "--model", "mlp"],
+        "MLP: data must have at least 2 classes",
+        "QuadraticModel",
+    ),
     "report of nothing": (["report", "nowhere"], "must be a folder with runs", "nowhere"),
     "a picture of no kind": (["data", "draw", "-o", "x.doc"], "must end in .svg", "x.doc"),
 }
@@ -283,7 +293,9 @@ def test_help_answers_at_once_and_without_jax():
 def test_the_strategies_and_the_data_are_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "pow-d" in fedpick("strategies").stdout
-    assert json.loads(fedpick("strategies", "--json").stdout)["rand"]["messages"] == "2m"
+    rows = json.loads(fedpick("strategies", "--json").stdout)
+    assert (rows["rand"]["messages"], rows["rand"]["needs"], rows["rand"]["cost"]) == ("2m", [], "K")
+    assert rows["fedcs"]["needs"] == ["expected_duration", "upload_duration"]
     assert "30 clients" in fedpick("data", "describe").stdout
     assert fedpick("data", "draw").exit_code == 0
     assert (tmp_path / "partition.svg").read_text().startswith("<svg")

@@ -13,7 +13,7 @@ from support.rounds import compilations
 
 from fedpick import AFL, ClippedLoss, PowerOfChoice, Rand, Shrinking
 from fedpick.config import override, unstructure
-from fedpick.experiment import Experiment, Metrics, Run, batches, differences, from_plain, names, read, run
+from fedpick.experiment import Experiment, Metrics, Run, differences, from_plain, names, plan_batches, read, run
 from fedpick.sim import (
     MLP,
     AlternatingHalves,
@@ -212,13 +212,13 @@ def test_names_say_which_is_which():
 
 def test_runs_that_differ_in_numbers_share_a_batch():
     found = from_plain(plain("selector.d=[3, 4, 5]", "local.eta=[1e-4, 1e-3]"))
-    (batch,) = batches(Run(e, seed) for e in found for seed in e.seeds)
+    (batch,) = plan_batches(Run(e, seed) for e in found for seed in e.seeds)
     assert len(batch.points) == 6
     assert batch.seeds == (0, 1)
     for apart in ("local.tau=[2, 3]", "data.K=[6, 7]", 'selector=[{kind="rand", m=2}, {kind="pow-d", m=2, d=3}]'):
-        assert len(batches(Run(e, 0) for e in from_plain(plain(apart)))) == 2
+        assert len(plan_batches(Run(e, 0) for e in from_plain(plain(apart)))) == 2
     fresh = small(redraw=True, seeds=(0, 1, 2))
-    assert len(batches(Run(fresh, seed) for seed in fresh.seeds)) == 3
+    assert len(plan_batches(Run(fresh, seed) for seed in fresh.seeds)) == 3
 
 
 def test_a_sweep_compiles_no_more_than_one_point(tmp_path):
@@ -233,17 +233,27 @@ def test_a_sweep_compiles_no_more_than_one_point(tmp_path):
 
 def test_a_batch_gives_what_each_run_gives_alone():
     found = from_plain(plain("selector.d=[3, 5]", "local.eta=[1e-4, 2e-4]", "local.weight_decay=[0.0, 0.1]"))
-    (batch,) = batches(Run(e, seed) for e in found for seed in e.seeds)
+    (batch,) = plan_batches(Run(e, seed) for e in found for seed in e.seeds)
     together = batch.simulate()
-    for row, run in enumerate(batch.runs):
-        experiment = run.experiment
+    for row, one in enumerate(batch.runs):
+        experiment = one.experiment
         problem = (experiment.data, experiment.model, experiment.selector, experiment.local)
-        alone = simulate(*problem, rounds=6, seeds=[run.seed], progress=False)
+        alone = simulate(*problem, rounds=6, seeds=[one.seed], progress=False)
         np.testing.assert_array_equal(together.metrics["loss"][row], alone.metrics["loss"][0])
         np.testing.assert_array_equal(together.records["clients"][row], alone.records["clients"][0])
 
 
 # Identity
+
+
+def test_plain_data_are_made_once_and_handed_out_as_copies(monkeypatch):
+    made = []
+    monkeypatch.setattr("fedpick.config.unstructure", lambda *part: made.append(part) or unstructure(*part))
+    experiment = small()
+    assert len({experiment.identity(seed) for seed in range(20)}) == 20
+    experiment.to_plain()["local"]["tau"] = 99
+    assert experiment.to_plain()["local"]["tau"] == experiment.local.tau
+    assert len(made) == 1
 
 
 def test_identity_is_what_decides_the_result():

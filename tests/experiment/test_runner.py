@@ -127,6 +127,11 @@ def test_findings_are_kept_and_mended(tmp_path, caplog):
     store.cached_result("skews", {"K": 3}, compute)
     assert len(calls) == 3
     assert "is not a complete finding" in caplog.text
+    for path in (tmp_path / "findings").glob("*.json"):
+        path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
+    store.cached_result("skews", {"K": 3}, compute)
+    assert len(calls) == 4
+    assert "its format is 1, and this fedpick reads format 2" in caplog.text
 
 
 def test_interrupted_in_the_middle_it_goes_on(tmp_path, monkeypatch):

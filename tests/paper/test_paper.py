@@ -198,7 +198,8 @@ def result(accuracies, rounds=(0, 1)):
     values = np.asarray(accuracies, float)
     loss = 1 - values
     metrics = {"test_accuracy": values, "loss": loss}
-    return Result([{"seed": s} for s in range(len(values))], np.ones(2) / 2, 4, np.asarray(rounds), metrics, {})
+    runs = [{"seed": s} for s in range(len(values))]
+    return Result(runs, np.ones(2) / 2, 4, evaluated=np.asarray(rounds), metrics=metrics, records={})
 
 
 BASE = result([[0.1, 0.50], [0.1, 0.52], [0.1, 0.51]])

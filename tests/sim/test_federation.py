@@ -116,7 +116,7 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: Federation.from_arrays(X, Y, C, classes=3.5), "Federation: classes must be a whole number, got 3.5"),
         (lambda: Local(1, 1, 0.1, optimizer=optax.adam(0.1)), "Local: optimizer must be a name, or a function of the learning rate such as optax.adam and not"),
         (lambda: Server(optax.adam(0.1)), "Server: optimizer must be a name, or a function of the learning rate such as optax.adam and not"),
-        (lambda: Local(1, 1, 0.1, 3), "Local: schedule must be a function of the round t, such as StepDecay, got 3"),
+        (lambda: Local(1, 1, 0.1, schedule=3), "Local: schedule must be a function of the round t, such as StepDecay, got 3"),
         (lambda: OptaxSchedule("cosine_decay_schedule"), "OptaxSchedule: arguments must suit cosine_decay_schedule"),
         (lambda: Devices(deadline=jnp.ones(3)), "Devices: deadline must be one number, got"),
         (lambda: Dirichlet(0, 1.0), "Dirichlet: K must be at least 1, got 0"),
@@ -438,7 +438,7 @@ def test_any_schedule_of_optax_is_a_schedule():
     federation, model = Quadratic(K=4, v=2), QuadraticModel()
 
     def loss(schedule):
-        return simulate(federation, model, Rand(2), Local(2, 1, 1e-2, schedule), rounds=6).metrics["loss"]
+        return simulate(federation, model, Rand(2), Local(2, 1, 1e-2, schedule=schedule), rounds=6).metrics["loss"]
 
     arguments = {"init_value": 1.0, "decay_steps": 6}
     cosine = loss(optax.cosine_decay_schedule(**arguments))

@@ -47,6 +47,7 @@ SELECTORS = [
     AFL(3),
     AFL(3, alpha2=1.0, valuation="sqrt-size"),
 ]
+FEW = SELECTORS[:1] + SELECTORS[4:7]
 
 
 def small(K=8, dim=6, classes=4, seed=0):
@@ -88,8 +89,8 @@ def leaves(params):
             problem,
             selector,
             id=f"{problem}-{selector}",
-            # The network takes longest to compile; the rest of its strategies are in the long list.
-            marks=pytest.mark.slow if problem == "mlp" and selector not in SELECTORS[:1] + SELECTORS[4:7] else [],
+            # Every strategy with the quadratic problem, which compiles quickest; the rest is in the long list.
+            marks=pytest.mark.slow if problem in ("logistic", "mlp") and selector not in FEW else [],
         )
         for problem, selector in itertools.product(PROBLEMS, SELECTORS)
         if problem != "minus-probability" or selector == PowerOfChoice(3, 5)
@@ -149,7 +150,7 @@ def test_the_rates_of_clients_and_server_keep_their_names_and_values():
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_several_fields_are_swept_hand_in_hand():
     federation, model, _, local = PROBLEMS["logistic"]
-    local = Local(4, 8, jnp.array([0.1, 0.0]), StepDecay((5,), jnp.array([0.5, 0.1])))
+    local = Local(4, 8, jnp.array([0.1, 0.0]), schedule=StepDecay((5,), jnp.array([0.5, 0.1])))
     result = simulate(federation, model, Rand(2), local, rounds=4)
     assert [sorted(run) for run in result.runs] == [["eta", "schedule.factor", "seed"]] * 2
     np.testing.assert_allclose(result.metrics["loss"][1, -1], result.metrics["loss"][1, 0], rtol=1e-6)
@@ -208,7 +209,7 @@ WORLDS = {
 }
 # Every strategy, objective and availability is in the short list; all their combinations are in the long one.
 COMBINATIONS = list(itertools.product(EVERY, ("cross-entropy", "minus-probability"), WORLDS))
-SHORT = [COMBINATIONS[10 * row + row % 10] for row in range(10)]
+SHORT = [COMBINATIONS[10 * row + row % 10] for row in range(len(EVERY))]
 
 
 @pytest.mark.filterwarnings("ignore:simulate. b=", "ignore:simulate. fewer clients")

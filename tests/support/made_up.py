@@ -20,4 +20,4 @@ def made_up(rounds_to, total=100, last=0.2, accuracy=np.nan):
     records |= {"seconds": np.ones((seeds, total)), "train_loss": np.ones((seeds, total))}
     records |= {"clients": np.zeros((seeds, total, 1), np.int32), "weights": np.ones((seeds, total, 1))}
     runs = [{"seed": seed} for seed in range(seeds)]
-    return Result(runs, np.array([0.5, 0.5]), 1000, np.arange(total + 1), metrics, records)
+    return Result(runs, np.array([0.5, 0.5]), 1000, evaluated=np.arange(total + 1), metrics=metrics, records=records)

@@ -22,7 +22,11 @@ EVERY = {
     "adapow-d": {"m": 3, "rounds": 100, "steps": 5, "score": fedpick.QFairLoss(2.0)},
     "afl": {"m": 3},
     "afl-sqrt-size": {"m": 3},
+    "tifl": {"m": 3, "tiers": 3, "interval": 4, "rounds": 60},
+    "fedcs": {"m": 3, "d": 6, "deadline": 8.0},
+    "refl": {"m": 3},
 }
+STATIC = {"tifl": ("tiers",), "fedcs": ("d",)}  # numbers that set shapes, beside m
 K = 12
 
 

@@ -31,20 +31,26 @@ _INTERRUPTED: list[int] = []  # signals that came
 
 
 @contextlib.contextmanager
-def cli_errors(debug: bool, output: Path | None = None, ended: str = "") -> Iterator[None]:
-    """Show errors that a user can correct as one sentence, with exit code 1; on Ctrl-C say what is stored."""
+def cli_errors(debug: bool, output: Path | None = None, *, data: Path | None = None, ended: str = "") -> Iterator[None]:
+    """Show errors that a user can correct as one sentence, with exit code 1; on Ctrl-C say what is stored.
+
+    ``data`` is where data sets are looked for.
+    """
     before = _listen()
     echo = _Echo()
     log = logging.getLogger("fedpick")
     log.addHandler(echo)
     log.setLevel(logging.INFO)
+    if data is not None:
+        os.environ["FEDPICK_DATA"] = str(data)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # for "my_module:MyStrategy"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = _Noted()
+            seen: set[str] = set()
+            warnings.showwarning = lambda message, *where, **more: _note(str(message), seen)
             yield
     except BrokenPipeError:  # whoever read our output has enough
         sys.stdout = sys.stderr
@@ -100,28 +106,21 @@ def exit_process(code: Any) -> None:
     sys.exit(code)
 
 
-class _Noted:
-    """Shows each warning once, as its sentence."""
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-
-    def __call__(self, message: Warning | str, *where: object, **more: object) -> None:
-        if str(message) not in self.seen:
-            self.seen.add(str(message))
-            typer.echo(f"note: {message}", err=True)
+def _note(message: str, seen: set[str]) -> None:
+    """Show a warning as its sentence, once."""
+    if message not in seen:
+        seen.add(message)
+        typer.echo(f"note: {message}", err=True)
 
 
-def ignore_unknown_files(store: Any, command: str, expected: tuple[str, ...] = ()) -> None:
-    """Name the files in the output folder that fedpick did not write."""
-    for path in store.unknown_files(expected):
+def open_store(output: Path, command: str, *written: str) -> Any:
+    """The folder of runs; files in it that fedpick did not write are named."""
+    from fedpick.storage import RunStore
+
+    store = RunStore(output)
+    for path in store.unknown_files(written):
         typer.echo(f"{command}: ignoring {path}: not written by fedpick", err=True)
-
-
-def set_data_dir(data: Path | None) -> None:
-    """Set ``FEDPICK_DATA`` for this process."""
-    if data is not None:
-        os.environ["FEDPICK_DATA"] = str(data)
+    return store
 
 
 def command_line() -> str:

@@ -17,9 +17,8 @@ from fedpick.cli._common import (
     cli_errors,
     command_line,
     console,
-    ignore_unknown_files,
+    open_store,
     raise_if_interrupted,
-    set_data_dir,
 )
 from fedpick.registry import ROLES
 
@@ -69,10 +68,11 @@ def compare(
 
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
-    with cli_errors(debug, output):
-        set_data_dir(data)
-        from fedpick.compare import Choices
+    with cli_errors(debug, output, data=data):
+        from fedpick.compare import Choices, check_target, make_experiments, report_on, write_report
+        from fedpick.experiment import missing, names, run_missing
 
+        began = time.monotonic()
         choices = Choices(
             strategies=tuple(dict.fromkeys(map(str.strip, strategies.split(",")))) if strategies is not None else (),
             m=m,
@@ -85,7 +85,28 @@ def compare(
             objective=objective,
             settings=tuple(settings or ()),
         )
-        _compare(task, choices, metric, number(target), output, as_json, quiet)
+        value = number(target)
+        check_target(metric, value)
+        chosen = make_experiments(task, choices)
+        summary = chosen[0].federation().summary()
+        if metric.startswith("test") and not summary.test:
+            raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
+        store = open_store(output, "compare", "report.html", "summary.json")
+        if not quiet and not as_json:
+            size = f"{len(chosen)} strategies, {len(chosen[0].seeds)} seeds, {chosen[0].rounds} rounds"
+            typer.echo(f"{summary}\n{size}", err=True)
+        named = dict(zip(names([experiment.to_plain() for experiment in chosen]), chosen, strict=True))
+        stored = {name for name, experiment in named.items() if not missing([experiment], store)}
+        with RunProgress(named, stored, quiet or as_json) as progress:
+            run_missing(chosen, store, progress)
+        report = report_on(chosen, store, metric=metric, value=value, command=command_line())
+        page, plain = write_report(report, output, summary)
+        if as_json:
+            typer.echo(plain.read_text(), nl=False)
+            return
+        show(report.comparison)
+        typer.echo(f"\n{report.comparison.answer}\n")
+        typer.echo(f"{page} has the charts, {plain.name} the numbers; {time.monotonic() - began:.0f} s")
 
 
 compare.__doc__ = f"{compare.__doc__}{EXAMPLES}"
@@ -99,38 +120,6 @@ def number(text: str | None) -> float | None:
         return float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)
     except ValueError:
         raise ValueError(f"compare: target must be a number such as 0.5 or 80%, got {text!r}") from None
-
-
-def _compare(
-    task: str, choices: Any, metric: str, value: float | None, output: Path, as_json: bool, quiet: bool
-) -> None:
-    from fedpick.compare import check_target, make_experiments, report_on, write_report
-    from fedpick.experiment import missing, names, run_missing
-    from fedpick.storage import RunStore
-
-    began = time.monotonic()
-    check_target(metric, value)
-    chosen = make_experiments(task, choices)
-    summary = chosen[0].for_seed(chosen[0].seeds[0]).federation().summary()
-    if metric.startswith("test") and not summary.test:
-        raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
-    store = RunStore(output)
-    ignore_unknown_files(store, "compare", ("report.html", "summary.json"))
-    if not quiet and not as_json:
-        size = f"{len(chosen)} strategies, {len(chosen[0].seeds)} seeds, {chosen[0].rounds} rounds"
-        typer.echo(f"{summary}\n{size}", err=True)
-    named = dict(zip(names([experiment.to_plain() for experiment in chosen]), chosen, strict=True))
-    stored = {name for name, experiment in named.items() if not missing([experiment], store)}
-    with RunProgress(named, stored, quiet or as_json) as progress:
-        run_missing(chosen, store, progress)
-    report = report_on(chosen, store, metric=metric, value=value, command=command_line())
-    page, plain = write_report(report, output, summary)
-    if as_json:
-        typer.echo(plain.read_text(), nl=False)
-        return
-    show(report.comparison)
-    typer.echo(f"\n{report.comparison.answer}\n")
-    typer.echo(f"{page} has the charts, {plain.name} the numbers; {time.monotonic() - began:.0f} s")
 
 
 class RunProgress:

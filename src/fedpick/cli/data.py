@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Debug, Settings, Task, cli_errors, set_data_dir
+from fedpick.cli._common import Debug, Settings, Task, cli_errors
 
 data = typer.Typer(no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data.")
 Folder = Annotated[
@@ -36,8 +36,7 @@ def verify(folder: Folder = None, debug: Debug = False) -> None:
 
       fedpick data verify --data ~/datasets
     """
-    with cli_errors(debug):
-        set_data_dir(folder)
+    with cli_errors(debug, data=folder):
         from fedpick.sim import find_fashion_mnist, verify_fashion_mnist
 
         for path in verify_fashion_mnist(find_fashion_mnist()):
@@ -54,8 +53,7 @@ def describe(task: Task = "synthetic", settings: Settings = None, folder: Folder
 
       fedpick data describe digits --set data.partition.alpha=0.1
     """
-    with cli_errors(debug):
-        set_data_dir(folder)
+    with cli_errors(debug, data=folder):
         typer.echo(str(_summary(task, settings)))
 
 
@@ -75,8 +73,7 @@ def draw(
 
       fedpick data draw fashion-mnist --set data.partition.alpha=0.1 -o partition.png
     """
-    with cli_errors(debug):
-        set_data_dir(folder)
+    with cli_errors(debug, data=folder):
         from fedpick.compare import partition_chart
         from fedpick.report import figure, page, write_chart
         from fedpick.storage import write_atomic
@@ -95,5 +92,5 @@ def draw(
 def _summary(task: str, settings: list[str] | None) -> Any:
     from fedpick.compare import Choices, make_experiments
 
-    first = make_experiments(task, Choices(strategies=("rand",), m=1, settings=tuple(settings or ())))[0]
-    return first.for_seed(first.seeds[0]).federation().summary()
+    choices = Choices(strategies=("rand",), m=1, settings=tuple(settings or ()))
+    return make_experiments(task, choices)[0].federation().summary()

@@ -6,16 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import (
-    Debug,
-    Output,
-    Quiet,
-    cli_errors,
-    command_line,
-    console,
-    ignore_unknown_files,
-    set_data_dir,
-)
+from fedpick.cli._common import Debug, Output, Quiet, cli_errors, command_line, console, open_store
 from fedpick.cli._progress import ProgressBar, duration
 
 
@@ -49,11 +40,9 @@ def paper(
 
       fedpick paper --list
     """
-    with cli_errors(debug, output):
-        set_data_dir(data)
+    with cli_errors(debug, output, data=data):
         from fedpick.experiment import missing
         from fedpick.paper import FULL, ITEMS, QUICK, Reproduction, get_items, reproduce, write_docs, write_report
-        from fedpick.storage import RunStore
 
         size = QUICK if quick else FULL
         if seeds is not None:
@@ -64,8 +53,7 @@ def paper(
         if listed:
             _list(selected, size, output)
             return
-        store = RunStore(output)
-        ignore_unknown_files(store, "paper", ("paper.html", "reproduction.md", "figures"))
+        store = open_store(output, "paper", "paper.html", "reproduction.md", "figures")
         batches = missing([experiment for item in selected for experiment in item.experiments(size).values()], store)
         work, runs = sum(batch.seconds for batch in batches), sum(len(batch.runs) for batch in batches)
         if runs and not quiet:

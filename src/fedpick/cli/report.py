@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedpick.cli._common import Data, Debug, cli_errors, command_line, set_data_dir
+from fedpick.cli._common import Data, Debug, cli_errors, command_line
 
 
 def report(
@@ -27,8 +27,7 @@ def report(
 
       fedpick report results --metric test_accuracy --target 0.8
     """
-    with cli_errors(debug):
-        set_data_dir(data)
+    with cli_errors(debug, data=data):
         from fedpick.cli.compare import number, show
         from fedpick.compare import load_report, write_report
         from fedpick.experiment import from_plain
@@ -36,8 +35,7 @@ def report(
         report = load_report(folder, metric=metric, value=number(target), command=command_line())
         summary = None
         try:
-            first = from_plain(report.experiments[0])[0]
-            summary = first.for_seed(first.seeds[0]).federation().summary()
+            summary = from_plain(report.experiments[0])[0].federation().summary()
         except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
             typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
         page, _ = write_report(report, folder, summary)

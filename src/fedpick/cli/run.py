@@ -7,17 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import (
-    Data,
-    Debug,
-    Output,
-    Quiet,
-    Settings,
-    cli_errors,
-    console,
-    ignore_unknown_files,
-    set_data_dir,
-)
+from fedpick.cli._common import Data, Debug, Output, Quiet, Settings, cli_errors, console, open_store
 from fedpick.cli._progress import ProgressBar, duration
 
 
@@ -42,56 +32,40 @@ def run(
 
       fedpick run experiment.toml --set selector.d=12 --set seeds=20
     """
-    with cli_errors(debug, output):
-        set_data_dir(data)
-        _run(file, settings or [], output, csv, tensorboard, mlflow, quiet)
+    with cli_errors(debug, output, data=data):
+        from fedpick.experiment import differences, missing, read
+        from fedpick.experiment import run as run_all
+        from fedpick.results import MLflow, TensorBoard, concatenate
 
+        experiments = read(file, settings or ())
+        for experiment in experiments:
+            experiment.check()  # a mistake is an error now, and not after an hour
+        left = missing(experiments, open_store(output, "run"))
+        work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
+        if number and not quiet:
+            typer.echo(f"{number} runs to do, about {duration(work)} on two cores", err=True)
+        with contextlib.ExitStack() as stack:
+            whole = stack.enter_context(ProgressBar(work, quiet))
+            makers: list[Any] = [lambda: TensorBoard(tensorboard)] if tensorboard else []
+            makers += [lambda: MLflow(tracking_uri=mlflow)] if mlflow else []
+            logs = stack.enter_context(_Logs(makers))
 
-def _run(
-    file: Path,
-    settings: list[str],
-    output: Path,
-    csv: Path | None,
-    tensorboard: Path | None,
-    mlflow: str | None,
-    quiet: bool,
-) -> None:
-    from fedpick.experiment import differences, missing, read
-    from fedpick.experiment import run as run_all
-    from fedpick.results import MLflow, TensorBoard, concatenate
-    from fedpick.storage import RunStore
+            different = differences([experiment.to_plain() for experiment in experiments])
+            labels = {
+                experiment.identity(seed): {"seed": seed, **label}
+                for experiment, label in zip(experiments, different, strict=True)
+                for seed in experiment.seeds
+            }
 
-    experiments = read(file, settings)
-    for experiment in experiments:
-        experiment.check()  # a mistake is an error now, and not after an hour
-    store = RunStore(output)
-    ignore_unknown_files(store, "run")
-    left = missing(experiments, store)
-    work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
-    if number and not quiet:
-        typer.echo(f"{number} runs to do, about {duration(work)} on two cores", err=True)
-    with contextlib.ExitStack() as stack:
-        whole = stack.enter_context(ProgressBar(work, quiet))
-        makers: list[Any] = [lambda: TensorBoard(tensorboard)] if tensorboard else []
-        makers += [lambda: MLflow(tracking_uri=mlflow)] if mlflow else []
-        logs = stack.enter_context(_Logs(makers))
+            def watch(batch: Any, so_far: Any) -> None:
+                loss = float(so_far.metric("loss")[:, -1].mean())
+                whole.at(f"loss {loss:.4g}", batch.seconds, so_far.rounds / batch.points[0].rounds)
+                logs(batch, dataclasses.replace(so_far, runs=[labels[each.identity] for each in batch.runs]))
 
-        different = differences([experiment.to_plain() for experiment in experiments])
-        labels = {
-            experiment.identity(seed): {"seed": seed, **label}
-            for experiment, label in zip(experiments, different, strict=True)
-            for seed in experiment.seeds
-        }
-
-        def watch(batch: Any, so_far: Any) -> None:
-            loss = float(so_far.metric("loss")[:, -1].mean())
-            whole.at(f"loss {loss:.4g}", batch.seconds, so_far.rounds / batch.points[0].rounds)
-            logs(batch, dataclasses.replace(so_far, runs=[labels[each.identity] for each in batch.runs]))
-
-        found = run_all(experiments, output, watch)
-    if csv is not None:
-        concatenate(found).to_csv(csv)
-    _show(experiments, found)
+            found = run_all(experiments, output, watch)
+        if csv is not None:
+            concatenate(found).to_csv(csv)
+        _show(experiments, found)
 
 
 class _Logs(contextlib.ExitStack):

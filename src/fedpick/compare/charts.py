@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedpick.compare.comparison import Comparison
-from fedpick.report import Chart, Row, cell, curve, dot, thin_indices
+from fedpick.report import Chart, ChartRow, cell, curve, dot, thin_indices
 from fedpick.sim import Summary
 
 MOST_CLIENTS = 60  # in a heat map; more cannot be told apart
@@ -32,7 +32,7 @@ def _each(compared: Comparison) -> Iterator[tuple[str, Any]]:
 
 
 def _learning(compared: Comparison) -> Chart | None:
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for metric, panel in (("loss", "global loss"), ("test_accuracy", "test accuracy, %")):
         for name, result in _each(compared):
             values = result.metric(metric) * (100 if metric == "test_accuracy" else 1)
@@ -43,10 +43,10 @@ def _learning(compared: Comparison) -> Chart | None:
 
 
 def _race(compared: Comparison) -> Chart | None:
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     missed = f"not within {max(result.rounds for result in compared.results)} rounds"
     for name, result in _each(compared):
-        for n in result.rounds_to(compared.metric, compared.target):
+        for n in result.rounds_to(compared.metric, compared.threshold):
             at = float(n if np.isfinite(n) else result.rounds)
             rows.append(
                 {**dot(name, "", name, value=at, low=at, high=at), "mark": "reached" if np.isfinite(n) else missed}
@@ -63,7 +63,7 @@ def _profile(compared: Comparison) -> Chart | None:
         return None
     order = np.argsort(-first.share, kind="stable")
     rank = np.arange(1, len(order) + 1)
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for name, result in _each(compared):
         counts = result.counts
         seats = 100 * counts[:, order] / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -78,7 +78,7 @@ def _profile(compared: Comparison) -> Chart | None:
 
 
 def _fairness(compared: Comparison) -> Chart | None:
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     middle, worst = "half of the clients are below; band: 8 in 10", "the worst client"
     for name, result in _each(compared):
         if "client_loss" not in result.metrics:
@@ -99,7 +99,7 @@ def _fairness(compared: Comparison) -> Chart | None:
 
 
 def _skew(compared: Comparison) -> Chart | None:
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for name, result in _each(compared):
         skew = result.metric("skew")[:, 1:]  # before the first round nobody was selected
         with np.errstate(invalid="ignore"):
@@ -114,7 +114,7 @@ def _skew(compared: Comparison) -> Chart | None:
 
 
 def _costs(compared: Comparison) -> Chart | None:
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     accuracy = all(np.isfinite(result.metric("test_accuracy")).all() for result in compared.results)
     metric, factor = ("test_accuracy", 100) if accuracy else ("loss", 1)
     for name, result in _each(compared):
@@ -149,9 +149,9 @@ def partition_chart(summary: Summary) -> Chart:
     )
 
 
-def _known(rows: list[Row]) -> list[Row]:
+def _known(rows: list[ChartRow]) -> list[ChartRow]:
     return [row for row in rows if np.isfinite([row["y"], row["low"], row["high"]]).all()]
 
 
-def _chart(name: str, kind: Any, title: str, text: str, x: str, y: str, rows: list[Row]) -> Chart | None:
+def _chart(name: str, kind: Any, title: str, text: str, x: str, y: str, rows: list[ChartRow]) -> Chart | None:
     return Chart(name, kind, title=title, text=text, x=x, y=y, rows=tuple(rows)) if rows else None

@@ -1,23 +1,25 @@
 """A comparison of strategies: a summary of each, and one sentence that says who wins and how sure that is."""
 
 import functools
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from fedpick.compare.verdict import SURE, in_words
 from fedpick.metrics import METRICS, Numbers, is_accuracy
 from fedpick.results import Interval, Result, Spread, interval, median_interval
-from fedpick.storage import plain_numbers
 from fedpick.validation import one_of, require
+
+SURE = 0.95
+LITTLE = 1.1  # times as fast
 
 
 class StrategySummary(NamedTuple):
     """One strategy: rounds to the target, speed-up over the baseline, final metrics, and costs.
 
     ``rounds`` is a median with its interval; ``speed_up`` is paired over seeds, and ``bound`` is "at least" or
-    "at most" where some runs do not reach the target.
+    "at most" where some runs do not reach the target. ``final`` is each metric after the last round.
     """
 
     name: str
@@ -27,9 +29,7 @@ class StrategySummary(NamedTuple):
     rounds: tuple[float, float, float]
     speed_up: Interval | None
     bound: str
-    loss: Spread
-    accuracy: Spread
-    worst_loss: float
+    final: dict[str, Spread]
     messages: float
     megabytes: float
     messages_to_target: float
@@ -76,6 +76,7 @@ class Comparison:
     names: tuple[str, ...]
     results: tuple[Result, ...]
     metric: str = "loss"
+    _: KW_ONLY
     value: float | None = None
     reference: str = "rand"
 
@@ -88,15 +89,12 @@ class Comparison:
         return self.reference if self.reference in self.names else self.names[0]
 
     @functools.cached_property
-    def target(self) -> float:
+    def threshold(self) -> float:
         """The value to reach: given, or what each of the baseline's runs reaches, rounded to three digits."""
         if self.value is not None:
             return self.value
-        with np.errstate(invalid="ignore"):
-            losses = np.where(
-                np.isfinite(self.of(self.baseline).metric("loss")), self.of(self.baseline).metric("loss"), np.inf
-            )
-        worst = float(losses.min(axis=1).max())
+        losses = self.of(self.baseline).metric("loss")
+        worst = float(np.where(np.isfinite(losses), losses, np.inf).min(axis=1).max())
         if not np.isfinite(worst) or worst == 0:
             return worst
         unit = 10.0 ** (np.floor(np.log10(abs(worst))) - 2)
@@ -105,9 +103,8 @@ class Comparison:
     @functools.cached_property
     def goal(self) -> str:
         """The target in words, such as "loss 0.59"."""
-        if is_accuracy(self.metric):
-            return f"{self.metric.replace('_', ' ')} {self.target:.1%}"
-        return f"{self.metric.replace('_', ' ')} {self.target:g}"
+        form = ".1%" if is_accuracy(self.metric) else "g"
+        return f"{self.metric.replace('_', ' ')} {self.threshold:{form}}"
 
     @property
     def goal_with_source(self) -> str:
@@ -122,7 +119,23 @@ class Comparison:
     @functools.cached_property
     def answer(self) -> str:
         """Which strategy wins, by how much and how sure that is; or that nothing does."""
-        return in_words(self)
+        base = self.baseline
+        others = [name for name in self.names if name != base]
+        astray = [name for name in self.names if not _has_learnt(self, name)]
+        if not others:
+            return f"There is nothing to compare {base} with.{_advice(self, astray)}"
+        if base in astray:
+            return f"There is no answer.{_advice(self, astray)}"
+        reached = [name for name in others if np.isfinite(self.rounds_of(name)).any()]
+        number = int(np.isfinite(self.rounds_of(base)).sum())
+        if reached:
+            words = _by_rounds(self, others, reached)
+        elif number:
+            seeds = len(self.of(base).runs)
+            words = f"Only {base} reaches {self.goal} in {self.of(base).rounds} rounds, with {number} of {seeds} seeds."
+        else:
+            words = _by_end(self, others)
+        return words + _advice(self, astray)
 
     def speed_up(self, name: str, level: float = SURE) -> Interval:
         """How many times fewer rounds than the baseline's: a geometric mean over paired seeds, with its interval.
@@ -182,9 +195,7 @@ class Comparison:
             rounds=median_interval(rounds),
             speed_up=None if name == self.baseline else self.speed_up(name),
             bound=self.bound(name),
-            loss=Spread.of(result.metric("loss")[:, -1]),
-            accuracy=Spread.of(result.metric("test_accuracy")[:, -1]),
-            worst_loss=float(result.metric("worst_loss")[:, -1].mean()),
+            final={metric: Spread.of(result.metric(metric)[:, -1]) for metric in METRICS},
             messages=float(costs["messages"].mean()),
             megabytes=float(traffic.mean()),
             messages_to_target=_spent(costs["messages"], rounds),
@@ -193,24 +204,11 @@ class Comparison:
 
     def rounds_of(self, name: str) -> Numbers:
         """Rounds to the target, one per seed."""
-        return self.of(name).rounds_to(self.metric, self.target)
+        return self.of(name).rounds_to(self.metric, self.threshold)
 
     def of(self, name: str) -> Result:
         """The runs of a strategy."""
         return self.results[self.names.index(name)]
-
-    def as_plain(self) -> dict[str, Any]:
-        """Everything as plain data for JSON; None where a number is not finite."""
-        rows = []
-        for summary in self.summaries:
-            row = summary._asdict()
-            row["rounds"] = dict(zip(("median", "low", "high"), summary.rounds, strict=True))
-            row["speed_up"] = None if summary.speed_up is None else summary.speed_up._asdict()
-            row |= {name: row[name]._asdict() for name in ("loss", "accuracy")}
-            rows.append(row)
-        target = {"metric": self.metric, "value": self.target}
-        plain = {"answer": self.answer, "baseline": self.baseline, "target": target, "strategies": rows}
-        return plain_numbers(plain)  # type: ignore[no-any-return]
 
 
 def _spent(costs: Numbers, rounds: Numbers) -> float:
@@ -218,3 +216,77 @@ def _spent(costs: Numbers, rounds: Numbers) -> float:
     total = np.concatenate([np.zeros((len(costs), 1)), costs.cumsum(axis=1)], axis=1)
     spent = [total[run, int(n)] if np.isfinite(n) else np.inf for run, n in enumerate(rounds)]
     return median_interval(spent)[0]
+
+
+def _has_learnt(compared: Comparison, name: str) -> bool:
+    loss = compared.of(name).metric("loss").mean(axis=0)
+    # What the first model was worth is not known in every federation.
+    return bool(np.isfinite(loss[-1]) and not loss[-1] >= loss[0])
+
+
+def _advice(compared: Comparison, astray: list[str]) -> str:
+    if not astray:
+        return ""
+    loss = compared.of(astray[0]).metric("loss").mean(axis=0)
+    went = f"went from {loss[0]:.3g} to {loss[-1]:.3g}" if len(astray) == 1 else "did not fall"
+    return f" The loss of {_listed(astray)} {went}: try another learning rate, or inputs on a scale of about 1."
+
+
+def _by_rounds(compared: Comparison, others: list[str], reached: list[str]) -> str:
+    base, goal = compared.baseline, compared.goal
+    gains = {name: compared.speed_up(name, _each(others)) for name in others}
+    best = max(reached, key=lambda name: gains[name].mean)
+    gain, bound = gains[best], compared.bound(best)
+    size = f"it is {bound} {gain.mean:.2f} times as fast as {base} to {goal}".replace("  ", " ")
+    if not np.isfinite(gain.high):
+        return f"With one seed nothing is sure. The fastest is {best}: {size}. Give more seeds."
+    seeds, _ = compared.rows(best, base)
+    sure = f"{gain.low:.2f} to {gain.high:.2f}; 95 % sure over {len(seeds)} paired seeds"
+    sure += f" and {len(others)} comparisons" if len(others) > 1 else ""
+    # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.
+    if gain.low > 1 and bound in ("", "at least"):
+        middles = [median_interval(compared.rounds_of(name))[0] for name in (best, base)]
+        rounds = [f"{n:.0f}" if np.isfinite(n) else f"more than {compared.of(base).rounds}" for n in middles]
+        little = " by little" if gain.mean < LITTLE else ""
+        traffic = compared.traffic(best)
+        cost = f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) else ""
+        words = f"{best} wins{little}: {size} ({sure}), with a median of {rounds[0]} rounds against {rounds[1]}"
+        return f"{words}{cost}.{_level(compared, best, others)}"
+    if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
+        return f"{base} wins. The next is {best}: {size} ({sure})."
+    return f"Nothing beats {base} for sure. The fastest is {best}: {size} ({sure})."
+
+
+def _by_end(compared: Comparison, others: list[str]) -> str:
+    """Where no run reaches the target."""
+    base, metric = compared.baseline, compared.metric
+    ends = {name: compared.of(name).metric(metric)[:, -1] for name in compared.names}
+    best = (max if is_accuracy(metric) else min)(compared.names, key=lambda name: ends[name].mean())
+    words = f"No run reaches {compared.goal} in {compared.of(base).rounds} rounds"
+    if best == base:
+        return f"{words}; {base} ends nearest to it."
+    mine, theirs = compared.rows(best, base)
+    difference = interval(ends[best][mine] - ends[base][theirs], _each(others))
+    sure = np.isfinite(difference.high) and (difference.low > 0 or difference.high < 0)
+    return f"{words}; {best} ends nearest, {difference} from {base}, {'for sure' if sure else 'which may be chance'}."
+
+
+def _each(others: Sequence[str]) -> float:
+    """How sure each of several comparisons must be for all of them together to be so (Bonferroni)."""
+    return 1 - (1 - SURE) / len(others)
+
+
+def _level(compared: Comparison, best: str, others: list[str]) -> str:
+    """Who may be just as fast, and who of them sends least."""
+    level = [name for name in others if name != best and compared.factor(name, best).low <= 1]
+    if not level:
+        return ""
+    least = min(level, key=compared.traffic)
+    words = f" {_listed(level)} may be just as fast"
+    if compared.traffic(least) < compared.traffic(best):
+        words += f", and {least} sends least: {compared.traffic(least):.2g} times the traffic of {compared.baseline}"
+    return f"{words}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

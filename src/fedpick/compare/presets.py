@@ -137,7 +137,7 @@ def _task(task: str) -> Plain:
 
 
 def _selectors(task: str, choices: Choices, base: Experiment) -> Iterator[Selector[Any]]:
-    K = base.for_seed(base.seeds[0]).federation().num_clients
+    K = base.federation().num_clients
     m = choices.m if choices.m is not None else SEATS.get(task, max(1, K // 10))
     require("compare", "m", m, f"at least 1 and at most the {K} clients", lambda m: (m >= 1) & (m <= K), whole=True)
     for name in choices.strategies or DEFAULT_STRATEGIES:

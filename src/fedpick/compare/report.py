@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +17,9 @@ from fedpick.protocol import Selector
 from fedpick.report import code, figure, heading, page, paragraph, table
 from fedpick.results import Result, Spread, concatenate
 from fedpick.sim import Summary
-from fedpick.storage import Provenance, RunStore, StoredRun, write_atomic
+from fedpick.storage import Provenance, RunStore, StoredRun, plain_numbers, write_atomic
 
-FORMAT = 2  # of summary.json
+FORMAT = 3  # of summary.json
 LARGE = 1e4  # above this, decimals are noise
 TITLE = "Which clients to train on"
 SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
@@ -52,6 +52,10 @@ def _speed_up(one: StrategySummary) -> str:
     return f"{SIGNS[one.bound]}{gain.mean:.2f}{interval}"
 
 
+def _loss(loss: Spread) -> str:
+    return f"{loss:{'.3f' if abs(loss.mean) < LARGE else '.4g'}}"
+
+
 def _or_dash(number: float, digits: str) -> str:
     return f"{number:{digits}}" if np.isfinite(number) else "-"
 
@@ -60,9 +64,9 @@ COLUMNS = (
     Column("strategy", lambda one: one.name),
     Column("rounds to\ntarget [95 %]", _rounds),
     Column("speed-up\n[95 %]", _speed_up),
-    Column("final\nloss", lambda one: f"{one.loss:{'.3f' if abs(one.loss.mean) < LARGE else '.4g'}}"),
-    Column("accuracy,\n%", lambda one: f"{Spread(*(100 * number for number in one.accuracy)):.1f}"),
-    Column("worst\nclient's loss", lambda one: f"{one.worst_loss:.3g}"),
+    Column("final\nloss", lambda one: _loss(one.final["loss"])),
+    Column("accuracy,\n%", lambda one: f"{Spread(*(100 * number for number in one.final['test_accuracy'])):.1f}"),
+    Column("worst\nclient's loss", lambda one: f"{one.final['worst_loss'].mean:.3g}"),
     Column("messages\na round", lambda one: f"{one.messages:.3g}", cost=True),
     Column("MB a\nround", lambda one: f"{one.megabytes:.3g}", cost=True),
     Column("messages\nto target", lambda one: _or_dash(one.messages_to_target, ".0f"), cost=True),
@@ -85,16 +89,26 @@ class ComparisonReport:
     comparison: Comparison
     experiments: tuple[Plain, ...]
     provenance: tuple[Provenance, ...]
+    _: KW_ONLY
     command: str
     all_runs: bool = False
 
     def summary(self) -> Plain:
-        """Everything but the curves, as plain data."""
+        """Everything but the curves, as plain data; None where a number is not finite."""
+        compared, rows = self.comparison, []
+        for one in compared.summaries:
+            median = dict(zip(("median", "low", "high"), one.rounds, strict=True))
+            speed_up = one.speed_up._asdict() if one.speed_up else None
+            final = {name: spread._asdict() for name, spread in one.final.items()}
+            rows.append(plain_numbers({**one._asdict(), "rounds": median, "speed_up": speed_up, "final": final}))
         return {
-            **self.comparison.as_plain(),
+            "answer": compared.answer,
+            "baseline": compared.baseline,
+            "target": {"metric": compared.metric, "value": plain_numbers(compared.threshold)},
+            "strategies": rows,
             "format": FORMAT,
-            "names": list(self.comparison.names),
-            "value": self.comparison.value,
+            "names": list(compared.names),
+            "value": compared.value,
             "command": self.command,
             "all_runs": self.all_runs,
             "made": [one._asdict() for one in self.provenance],
@@ -122,7 +136,7 @@ def report_on(
     plains = tuple(experiment.to_plain() for experiment in experiments)
     comparison = _compare(plains, [load_results(experiment, store) for experiment in experiments], metric, value)
     runs = (identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds))
-    return ComparisonReport(comparison, plains, store.provenance(runs), command)
+    return ComparisonReport(comparison, plains, store.provenance(runs), command=command)
 
 
 def load_report(
@@ -161,13 +175,14 @@ def load_report(
     groups = _groups(list(stored.values()))
     plains = tuple(plain for plain, _ in groups)
     comparison = _compare(plains, [result for _, result in groups], metric or "loss", value)
-    return ComparisonReport(comparison, plains, store.provenance(stored), command, all_runs=True)
+    return ComparisonReport(comparison, plains, store.provenance(stored), command=command, all_runs=True)
 
 
 def _compare(plains: Sequence[Plain], results: Sequence[Result], metric: str, value: float | None) -> Comparison:
     labels = names(plains)
     kinds = [plain.get("selector", {}).get("kind") for plain in plains]
-    return Comparison(labels, tuple(results), metric, value, labels[kinds.index("rand") if "rand" in kinds else 0])
+    baseline = labels[kinds.index("rand") if "rand" in kinds else 0]
+    return Comparison(labels, tuple(results), metric, value=value, reference=baseline)
 
 
 def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:

@@ -10,22 +10,10 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedpick import config
+from fedpick import config, sim
 from fedpick.config import Plain, leaves
 from fedpick.metrics import METRICS
 from fedpick.protocol import Selector
-from fedpick.sim import (
-    Always,
-    Availability,
-    Data,
-    Devices,
-    Failures,
-    Federation,
-    Local,
-    ModelSpec,
-    Server,
-    check_fit,
-)
 from fedpick.validation import one_of, require
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
@@ -51,6 +39,7 @@ class Metrics:
     every: int | None = None
     target: str | None = None
     value: float | None = None
+    _: KW_ONLY
     clients: bool = True
     model: bool = False
 
@@ -90,18 +79,18 @@ class Experiment:
     16
     """
 
-    data: Data
-    model: ModelSpec
+    data: sim.Data
+    model: sim.ModelSpec
     selector: Selector[Any]
-    local: Local
+    local: sim.Local
     _: KW_ONLY
     rounds: int
     seeds: tuple[int, ...] = (0,)
     redraw: bool = False
-    server: Server = Server()
-    availability: Availability = Always()
-    failures: Failures = Failures()
-    devices: Devices = Devices()
+    server: sim.Server = sim.Server()
+    availability: sim.Availability = sim.Always()
+    failures: sim.Failures = sim.Failures()
+    devices: sim.Devices = sim.Devices()
     metrics: Metrics = Metrics()
     name: str = ""
 
@@ -157,22 +146,22 @@ class Experiment:
 
     def check(self) -> None:
         """Raise where the model, the data and the strategy do not go together; nothing is trained."""
-        federation = self.for_seed(self.seeds[0]).federation()
+        federation = self.federation()
         self.model.build(federation)
-        check_fit(federation, self.selector, self.availability, self.failures)
+        sim.check_fit(federation, self.selector, self.availability, self.failures)
 
-    def federation(self) -> Federation:
-        """The clients and their data; the last two are kept in memory."""
-        data: Any = self.data
+    def federation(self, seed: int | None = None) -> sim.Federation:
+        """The clients and their data, by default those of the first seed; the last two are kept in memory."""
+        data: Any = self.for_seed(self.seeds[0] if seed is None else seed).data
         try:
             return _federation(data, getattr(data, "sha256", ""))
         except TypeError:  # a description of data that has no hash
-            return self.data.federation()
+            return data.federation()  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=2)
-def _federation(data: Any, version: str) -> Federation:
-    federation: Federation = data.federation()
+def _federation(data: Any, version: str) -> sim.Federation:
+    federation: sim.Federation = data.federation()
     return federation
 
 

@@ -110,7 +110,7 @@ def run_missing(
             else:  # it was killed with everything kept
                 _forget(note)
             absent = {name: run for name, run in absent.items() if name not in begun}
-        for batch in batches(absent.values()):
+        for batch in plan_batches(absent.values()):
             _complete(store, batch, watch)
 
 
@@ -122,7 +122,7 @@ def missing(experiments: Iterable[Experiment], store: RunStore | None) -> list[B
         store: Where to look for their runs; without one all are missing.
     """
     wanted = _runs(experiments)
-    return batches(run for name, run in wanted.items() if store is None or name not in store)
+    return plan_batches(run for name, run in wanted.items() if store is None or name not in store)
 
 
 def load_results(experiment: Experiment, store: RunStore) -> Result:
@@ -243,7 +243,7 @@ def _forget(note: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def batches(runs: Iterable[Run]) -> list[Batch]:
+def plan_batches(runs: Iterable[Run]) -> list[Batch]:
     """The runs as few batches: those with the same data and seeds that differ only in traced numbers go together."""
     seeds: dict[str, list[int]] = {}
     points: dict[str, Experiment] = {}

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from fedpick.config import unstructure
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.messages import read_metric
-from fedpick.metrics import METRICS, OVER_CLIENTS, traffic
-from fedpick.protocol import Selector
+from fedpick.metrics import METRICS, OVER_CLIENTS, Payload, traffic
+from fedpick.protocol import Selector, payload
 from fedpick.storage import ForeignStateError, RunStore, State, StateError, load_state, save_state
 
 LOG = logging.getLogger("flwr.fedpick")
@@ -83,14 +83,14 @@ class History:
             found[f"records/{name}"] = np.asarray([getattr(row, name) for row in self.rows], kind)
         return found
 
-    def summary(self, model_bytes: int) -> dict[str, Any]:
+    def summary(self, model_bytes: int, payload: Payload = Payload()) -> dict[str, Any]:
         """The last value of each metric and the total costs; None where unknown."""
         final: dict[str, float | None] = dict.fromkeys(METRICS)
         for _, values in sorted(self.measured.items()):
             final |= {name: _finite(value) for name, value in values.items()}
         polled, trained, returned = (sum(getattr(row, name) for row in self.rows) for name in COUNTS[1:])
         costs = {name: _finite(math.fsum(getattr(row, name) for row in self.rows)) for name in COSTS}
-        costs = {**traffic(polled, trained, returned, model_bytes), **costs}
+        costs = {**traffic(polled, trained, returned, model_bytes=model_bytes, payload=payload), **costs}
         return {"rounds": len(self.rows), "final": final, "costs": costs}
 
 
@@ -180,7 +180,8 @@ class Checkpointer(NamedTuple):
         }
         identity = hashlib.sha256(self.owner.encode()).hexdigest()[:16]
         arrays = state.history.to_arrays(size / max(size.sum(), 1e-30))
-        RunStore(self.folder).save(identity, about, arrays, state.history.summary(model_bytes))
+        carried = payload(self.selector)._replace(request_models=1)  # Flower sends the model with every request
+        RunStore(self.folder).save(identity, about, arrays, state.history.summary(model_bytes, carried))
 
     def restore(self) -> ServerState | None:
         """The newest complete state of this federation, or None where there is none; others are logged and skipped.

@@ -4,7 +4,7 @@ They are optional: the six lines in docs/flower.md do the same without fedpick. 
 """
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from fedpick.validation import natural
 
 Losses = Callable[[Any, Any], Any]
+Train = Callable[[ArrayRecord, Mapping[str, Any]], tuple[ArrayRecord, Mapping[str, float]]]
+ARRAYS, METRICS = "fedpick-arrays", "fedpick-metrics"  # where a client keeps what it has trained for a poll
 
 
 def answer(
@@ -22,8 +24,12 @@ def answer(
     loss: Callable[[ArrayRecord, int | None], float],
     *,
     name: str | None = None,
+    train: Train | None = None,
 ) -> Message:
     """The reply to a roll call or a poll: the number of examples, the identity, and the loss if a model was sent.
+
+    A strategy that polls by training (optimal client sampling) gets the norm of the update instead, and the client
+    keeps what it has trained until ``kept_update`` sends it.
 
     Args:
         message: The query.
@@ -32,6 +38,7 @@ def answer(
         loss: ``loss(arrays, b)``, the loss of the model in ``arrays`` over a mini-batch of b examples, which cpow-d
             asks for, or over all the data where b is None.
         name: A stable name of the client; the partition-id in its node config unless given.
+        train: ``train(arrays, config)``, local training: the trained arrays, and the metrics of a training reply.
     """
     metrics: dict[str, Any] = {"num-examples": num_examples}
     content = RecordDict()
@@ -43,8 +50,40 @@ def answer(
     if arrays:
         settings = {key: value for record in message.content.config_records.values() for key, value in record.items()}
         batch = settings.get("batch-size")
-        metrics["loss"] = float(loss(arrays[0], batch if isinstance(batch, int) else None))
+        if settings.get("fedpick-poll") == "norm":
+            metrics["norm"] = _train_and_keep(arrays[0], settings, context, train)
+        else:
+            metrics["loss"] = float(loss(arrays[0], batch if isinstance(batch, int) else None))
     content["metrics"] = MetricRecord(metrics)
+    return Message(content, reply_to=message)
+
+
+def _train_and_keep(arrays: ArrayRecord, settings: Mapping[str, Any], context: Context, train: Train | None) -> float:
+    """The norm of the update that training gives; the trained arrays stay in the client's context."""
+    if train is None:
+        raise ValueError("answer: train must be given for a strategy that polls by training, got None")
+    trained, metrics = train(arrays, settings)
+    context.state[ARRAYS] = trained
+    context.state[METRICS] = MetricRecord({**metrics, "server-round": int(settings["server-round"])})
+    changes = [np.asarray(trained[key].numpy() - arrays[key].numpy(), np.float64) for key in arrays]
+    return float(np.sqrt(sum(np.square(change).sum() for change in changes)))
+
+
+def kept_update(message: Message, context: Context) -> Message | None:
+    """The reply to a training message with what a poll of the same round has trained; None where there is none.
+
+    Args:
+        message: The training message.
+        context: The context of the client app.
+    """
+    if METRICS not in context.state:
+        return None
+    metrics = dict(context.state.metric_records[METRICS])
+    settings = {key: value for record in message.content.config_records.values() for key, value in record.items()}
+    if metrics.pop("server-round") != settings.get("server-round"):
+        return None
+    content = RecordDict({"arrays": context.state.array_records[ARRAYS], "metrics": MetricRecord(metrics)})
+    del context.state[ARRAYS], context.state[METRICS]
     return Message(content, reply_to=message)
 
 

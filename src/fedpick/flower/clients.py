@@ -28,7 +28,7 @@ class ClientTable:
     (array([50., 30.]), array([ True,  True]))
     """
 
-    COLUMNS = ("size", "failures", "quarantine_end", "quarantined")
+    COLUMNS = ("size", "failures", "quarantine_end", "quarantined", "expected_duration", "upload_duration", "leaving")
 
     def __init__(self, rows: int) -> None:
         self.identities: list[str | None] = [None] * rows
@@ -36,6 +36,9 @@ class ClientTable:
         self.failures: NDArray[Any] = np.zeros(rows, np.int64)  # since the client last did what it was asked
         self.quarantine_end: NDArray[Any] = np.zeros(rows, np.int64)  # a round
         self.quarantined: NDArray[Any] = np.zeros(rows, bool)  # until it answers a roll call after that round
+        self.expected_duration: NDArray[Any] = np.full(rows, np.nan)  # seconds: as measured, else as reported
+        self.upload_duration: NDArray[Any] = np.full(rows, np.nan)
+        self.leaving: NDArray[Any] = np.zeros(rows, bool)  # it expects to be gone in the next round
         self.node_of: dict[int, int] = {}  # client -> node
         self.client_at: dict[int, int] = {}  # node -> client
         self.unknown_nodes: dict[int, tuple[int, int]] = {}  # node that did not say who it is -> failures, next call
@@ -66,6 +69,10 @@ class ClientTable:
         self.unknown_nodes.pop(node, None)
         return client
 
+    def facts(self) -> dict[str, NDArray[Any]]:
+        """The optional facts of ``Clients``."""
+        return {name: getattr(self, name) for name in ("expected_duration", "upload_duration", "leaving")}
+
     def update_nodes(self, nodes: Set[int]) -> None:
         """Forget all nodes but these, which are connected now."""
         if self.client_at.keys() - nodes:
@@ -73,9 +80,12 @@ class ClientTable:
             self.node_of = {client: node for node, client in self.client_at.items()}  # of two, the one that came last
         self.unknown_nodes = {node: failed for node, failed in self.unknown_nodes.items() if node in nodes}
 
-    def to_call(self, nodes: Set[int], t: int) -> list[int]:
-        """The nodes to call in round t, in no order: new ones, and clients whose quarantine is over."""
-        over = np.flatnonzero(self.quarantined & (self.quarantine_end <= t)).tolist()
+    def to_call(self, nodes: Set[int], t: int, again: bool = False) -> list[int]:
+        """The nodes to call in round t, in no order: new ones, and clients whose quarantine is over.
+
+        With ``again``, also those that were called before.
+        """
+        over = np.flatnonzero((self.quarantined | again) & (self.quarantine_end <= t)).tolist()
         new = [node for node in nodes - self.client_at.keys() if self.unknown_nodes.get(node, (0, 0))[1] <= t]
         return new + [self.node_of[client] for client in over if client in self.node_of]
 
@@ -124,7 +134,7 @@ class ClientTable:
         table.identities = list(identities)
         table._rows = {identity: row for row, identity in enumerate(identities) if identity is not None}
         for name in cls.COLUMNS:
-            setattr(table, name, columns[name])
+            setattr(table, name, columns.get(name, getattr(table, name)))  # a state of before has fewer
         return table
 
     def _free_row(self, identity: str) -> int:

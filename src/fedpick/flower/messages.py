@@ -19,8 +19,12 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two pulls
 LARGEST = float(np.finfo(np.float32).max)
 
 
-def exchange(grid: Grid, messages: Sequence[Message], timeout: float | None) -> list[Message | None]:
+def exchange(
+    grid: Grid, messages: Sequence[Message], timeout: float | None, seconds: dict[str, float] | None = None
+) -> list[Message | None]:
     """Send messages and wait: the reply to each of them, None where none came in time.
+
+    ``seconds`` is filled with the time that each reply took, by the id of the message that it answers.
 
     Replies come in any order, and an error made by the SuperLink names the SuperLink as its sender: only the id of the
     message that it answers says whose it is. Messages expire with the time-out, so that no work is left behind.
@@ -37,13 +41,16 @@ def exchange(grid: Grid, messages: Sequence[Message], timeout: float | None) -> 
     else:  # this grid leaves out what was refused, but has set the ids
         ids = {message.metadata.message_id: i for i, message in enumerate(messages)}
         waiting = {name: ids[name] for name in sent if name in ids}
-    end = None if timeout is None else time.monotonic() + timeout
+    begun = time.monotonic()
+    end = None if timeout is None else begun + timeout
     pause = FIRST_PAUSE
     while waiting:
         for reply in grid.pull_messages(list(waiting)):
             i = waiting.pop(reply.metadata.reply_to_message_id, None)
             if i is not None:
                 replies[i] = reply
+                if seconds is not None:
+                    seconds[reply.metadata.reply_to_message_id] = time.monotonic() - begun
         left = pause if end is None else end - time.monotonic()
         if not waiting or left <= 0:
             break
@@ -53,16 +60,21 @@ def exchange(grid: Grid, messages: Sequence[Message], timeout: float | None) -> 
 
 
 class FilteredGrid(Grid):
-    """A grid that lists only some nodes, all for None, and that pulls replies more often than every three seconds."""
+    """A grid that lists only some nodes, all for None, and that pulls replies more often than every three seconds.
+
+    ``seconds`` has the time that each reply took, by the id of the message that it answers.
+    """
 
     def __init__(self, grid: Grid, nodes: Sequence[int] | None = None) -> None:
         self.grid, self.nodes = grid, nodes
+        self.seconds: dict[str, float] = {}
 
     def get_node_ids(self) -> Iterable[int]:
         return self.grid.get_node_ids() if self.nodes is None else list(self.nodes)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        return [reply for reply in exchange(self.grid, list(messages), timeout) if reply is not None]
+        self.seconds.clear()
+        return [reply for reply in exchange(self.grid, list(messages), timeout, self.seconds) if reply is not None]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         return self.grid.push_messages(list(messages))
@@ -103,6 +115,12 @@ def read_size(reply: Message) -> float:
     return value if value == 0 or 1e-30 <= value <= 1e30 else math.nan
 
 
+def read_seconds(reply: Message | None, key: str) -> float:
+    """A duration from a reply; NaN unless it is at least 0."""
+    value = read_metric(reply, key)
+    return value if value >= 0 else math.nan
+
+
 def read_identity(reply: Message) -> str | None:
     """The stable identity that a node reports: a name (in a ConfigRecord) or its partition-id (a metric)."""
     for record in reply.content.config_records.values():
@@ -139,6 +157,13 @@ def update_fault(reply: Message | None, model: Mapping[str, NDArray[Any]]) -> st
         if values.dtype.kind not in "biufc" or not np.isfinite(values).all():
             return f"array {name!r} is not finite"
     return None
+
+
+def difference(reply: Message, model: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    """The update of a valid reply, its arrays less the model's; what is no floating-point array is left out."""
+    (record,) = reply.content.array_records.values()
+    floats = [name for name, values in model.items() if values.dtype.kind == "f"]
+    return [(record[name].numpy() - model[name]).astype(np.float32) for name in floats]
 
 
 def usable_evaluations(replies: Iterable[Message], clients: Mapping[str, int], key: str) -> list[Message]:

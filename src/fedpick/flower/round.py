@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -16,14 +17,26 @@ from numpy.typing import NDArray
 
 from fedpick.flower.checkpoint import Checkpointer, History, Row, ServerState, client_metrics, server_metrics
 from fedpick.flower.clients import ClientTable
-from fedpick.flower.messages import FilteredGrid, messages_by_seat, read_loss, update_fault, usable_evaluations, weigh
+from fedpick.flower.messages import (
+    FilteredGrid,
+    difference,
+    messages_by_seat,
+    read_loss,
+    read_seconds,
+    update_fault,
+    usable_evaluations,
+    weigh,
+)
 from fedpick.flower.selection import Choice, Options, Queries, choose, observe, resize_memory
 from fedpick.flower.wrapped import Wrapped
-from fedpick.protocol import Report, Selector
+from fedpick.protocol import MEASURED, Report, Selector, needs
+from fedpick.updates import lengths, measure
 
 LOG = logging.getLogger("flwr.fedpick")
 Aggregated = tuple[ArrayRecord | None, MetricRecord | None]
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+
+_measure = jax.jit(measure)
 
 
 class Round(NamedTuple):
@@ -53,6 +66,7 @@ class Adapter:
         self.state = ServerState(ArrayRecord(), ClientTable(rows), History())
         self.skip = 0  # rounds of this start() that an earlier run of the server has played
         self.current: Round | None = None
+        self.seconds: Mapping[str, float] = {}  # that each training reply took, by the id of the message it answers
         self.evaluations: list[Message] = []  # the messages that ask clients to evaluate, in this round
         self.checkpointer: Checkpointer | None = None
 
@@ -107,9 +121,8 @@ class Adapter:
         selection = current.choice.selection
         model = {name: array.numpy() for name, array in state.arrays.items()}
         updates = self._valid_updates(server_round, current, replies, model)
-        losses = np.full(len(selection.weights), np.nan, np.float32)
-        for i, reply in updates.items():
-            losses[i] = read_loss(reply, self.options.train_loss, self.options.loss_range)
+        report = self._report(current, updates, model)
+        losses = np.asarray(report.loss)
         weights = _rescale(np.asarray(selection.weights), list(updates))
         arrays, metrics = None, None
         if updates:
@@ -118,7 +131,7 @@ class Adapter:
             weigh(valid, own, model, self.wrapped.weight_key)
             arrays, metrics = self.inside.aggregate_train(server_round, valid)
         state.arrays = state.arrays if arrays is None else arrays
-        state.memory = observe(self.selector, state.memory, selection, Report(jnp.asarray(losses)))
+        state.memory = observe(self.selector, state.memory, selection, report)
         row = self._row(current, list(updates), weights, losses)
         state.history.rows.append(row)
         self.save()
@@ -189,7 +202,8 @@ class Adapter:
         """Bring the table of clients up to date, and the selector's memory to its length."""
         state, rows = self.state, len(self.state.clients)
         least = int(self.wrapped.setting("min_available_nodes", 1))
-        queries.roll_call(wanted=max(self.options.clients or 0, self.selector.m or 1, least))
+        wanted = max(self.options.clients or 0, self.selector.m or 1, least)
+        queries.roll_call(wanted, again="leaving" in needs(self.selector))
         if state.memory is None or len(state.clients) != rows:
             state.memory = resize_memory(self.selector, state.memory, len(state.clients))
 
@@ -206,6 +220,30 @@ class Adapter:
             LOG.warning("fedpick round %d: no update from %s: %s", server_round, table.identities[client], fault)
             table.quarantine(client, self.state.rounds, self.options.quarantine)
         return {i: reply for i, reply in found.items() if reply is not None and faults[i] is None}
+
+    def _report(self, current: Round, updates: Mapping[int, Message], model: Mapping[str, NDArray[Any]]) -> Report:
+        """What the seats that returned report, and of the rest what the selector needs; NaN for the others."""
+        options, choice, wanted, wide = self.options, current.choice, needs(self.selector), lengths(self.selector)
+        names = ("loss", *(name for name in MEASURED if name in wanted and name != "polled"))
+        m = len(choice.selection.weights)
+        found = {name: np.full((m, wide[name]) if name in wide else m, np.nan, np.float32) for name in names}
+        for i, reply in updates.items():
+            seconds = self.seconds.get(current.messages[i].metadata.message_id, math.nan)
+            if options.duration is not None:
+                seconds = read_seconds(reply, options.duration)
+            if not math.isnan(seconds):
+                self.state.clients.expected_duration[choice.seats[i]] = seconds
+            values: dict[str, Any] = {
+                "loss": read_loss(reply, options.train_loss, options.loss_range),
+                "duration": seconds,
+                "square_loss": read_seconds(reply, options.square_loss),
+            }
+            if wanted & {"norm", "sketch", "head"}:
+                values |= _measure(self.selector, difference(reply, model))
+            for name in names:
+                found[name][i] = values[name]
+        polled = choice.losses if "polled" in wanted else None
+        return Report(**{name: jnp.asarray(rows) for name, rows in found.items()}, polled=polled)
 
     def _row(self, current: Round, returned: list[int], weights: NDArray[Any], losses: NDArray[Any]) -> Row:
         choice, seats = current.choice, current.choice.seats

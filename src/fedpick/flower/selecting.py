@@ -57,7 +57,9 @@ class SelectingMixin(Strategy):
         if options.get("evaluate_fn") is not None:
             options["evaluate_fn"] = self._adapter.record_evaluations(options["evaluate_fn"])
         self._adapter.begin(initial_arrays)
-        result = super().start(FilteredGrid(grid), initial_arrays, *args, **options)
+        everybody = FilteredGrid(grid)
+        self._adapter.seconds = everybody.seconds
+        result = super().start(everybody, initial_arrays, *args, **options)
         self._adapter.save()  # with what was measured after the last round
         return result
 
@@ -100,6 +102,8 @@ class Selecting(SelectingMixin, Options):
         batch: b, the size of the mini-batch that cpow-d polls.
         poll_loss: The name of the loss in the metrics of a poll's reply.
         train_loss: The name of the loss in the metrics of a training reply.
+        square_loss: The name of the mean of the squared losses there, for strategies that need it, such as Oort.
+        duration: The name of the seconds that training took there; by default the server's clock measures them.
         loss_range: The lowest and the highest loss that is valid; another one counts as no answer.
         weights: "selection" averages with the weights of the selector (plainly, for Power-of-Choice), "examples"
             with the clients' own num-examples.

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from fedpick.flower.checkpoint import ServerState
 from fedpick.flower.clients import identity_order
-from fedpick.flower.messages import error_text, exchange, read_identity, read_loss, read_size
-from fedpick.protocol import Clients, Losses, Mask, Selection, Selector, pick, round_keys
+from fedpick.flower.messages import error_text, exchange, read_identity, read_loss, read_metric, read_seconds, read_size
+from fedpick.protocol import Clients, Losses, Mask, Poll, Selection, Selector, needs, pick, round_keys
 from fedpick.sampling import arrivals, first_k, seat
 from fedpick.validation import natural, one_of, require
 
@@ -43,6 +43,8 @@ class Options:
     batch: int | None = None
     poll_loss: str = "loss"
     train_loss: str = "train_loss"
+    square_loss: str = "square_loss"
+    duration: str | None = None
     loss_range: tuple[float, float] = (0.0, math.inf)
     weights: Literal["selection", "examples"] = "selection"
     folder: str | Path | None = None
@@ -57,7 +59,9 @@ class Options:
         require(OWNER, "poll_timeout", self.poll_timeout, "finite and above 0", lambda x: (x > 0) & (x < math.inf))
         one_of(OWNER, "fallback", self.fallback, ("rand", "skip"))
         one_of(OWNER, "weights", self.weights, ("selection", "examples"))
-        for name in ("query", "poll_loss", "train_loss"):
+        for name in ("query", "poll_loss", "train_loss", "square_loss", "duration"):
+            if name == "duration" and self.duration is None:
+                continue
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise ValueError(f"{OWNER}: {name} must be a name, got {getattr(self, name)!r}")
         low, high = self.loss_range
@@ -81,10 +85,11 @@ class Queries(NamedTuple):
     arrays_key: str  # the record names that the strategy uses
     config_key: str
 
-    def roll_call(self, wanted: int) -> None:
+    def roll_call(self, wanted: int, again: bool = False) -> None:
         """Bring the table up to date: new nodes are asked once, others when their quarantine is over.
 
-        The first call waits until ``wanted`` clients have answered, at most ``wait`` seconds.
+        With ``again``, all are asked, for facts that change from round to round. The first call waits until ``wanted``
+        clients have answered, at most ``wait`` seconds.
         """
         table, first = self.state.clients, not self.state.clients.called
         end = time.monotonic() + (self.options.wait if first else 0.0)
@@ -94,8 +99,11 @@ class Queries(NamedTuple):
             listed = set(self.grid.get_node_ids())
             table.update_nodes(listed)
             answers = {node: reply for node, reply in answers.items() if node in listed}
-            answers |= self._call([node for node in table.to_call(listed, self.state.rounds) if node not in answers])
-            here = len(answers) + int(table.available().sum())
+            answers |= self._call(
+                [node for node in table.to_call(listed, self.state.rounds, again) if node not in answers]
+            )
+            present = {table.node_of[client] for client in np.flatnonzero(table.available()).tolist()}
+            here = len(present | answers.keys())
             left = end - time.monotonic()
             if here >= wanted or left <= 0:
                 break
@@ -108,14 +116,21 @@ class Queries(NamedTuple):
             table.grow(len(answers))
         self._enter(answers)
 
-    def poll(self, asked: Sequence[int], batch: int | None) -> NDArray[np.float32]:
-        """The losses of these clients, Float[K]; those without a valid answer in time are NaN, and quarantined."""
+    def poll(self, asked: Sequence[int], kind: Poll) -> NDArray[np.float32]:
+        """The answers of these clients, Float[K]; those without a valid one in time are NaN, and quarantined.
+
+        With the kind "norm" they train, keep what they have trained, and answer the norm of their update.
+        """
         table, arrays = self.state.clients, self.state.arrays
         losses = np.full(len(table), np.nan, np.float32)
-        settings = {} if batch is None else {"batch-size": batch}
+        settings: dict[str, Any] = {"batch-size": self.options.batch} if kind == "batch" else {}
+        settings |= {"fedpick-poll": "norm"} if kind == "norm" else {}
+        name, bounds = (
+            (self.options.poll_loss, self.options.loss_range) if kind != "norm" else ("norm", (0.0, math.inf))
+        )
         sent = [self._query(table.node_of[k], {"fedpick-client": k, **settings}, arrays) for k in asked]
         for client, reply in zip(asked, exchange(self.grid, sent, self.options.poll_timeout), strict=True):
-            losses[client] = read_loss(reply, self.options.poll_loss, self.options.loss_range)
+            losses[client] = read_loss(reply, name, bounds)
             if np.isnan(losses[client]):
                 LOG.warning("fedpick: %s did not answer the poll: %s", table.identities[client], self._why(reply))
                 table.quarantine(client, self.state.rounds, self.options.quarantine)
@@ -149,9 +164,18 @@ class Queries(NamedTuple):
             )
         named = [(identity or f"node={node}", node) for node, identity in identities.items()]
         for identity, node in sorted(named, key=lambda entry: (identity_order(entry[0]), entry[1])):
-            table.join(node, identity, read_size(answers[node]), self.state.rounds)
+            client = table.join(node, identity, read_size(answers[node]), self.state.rounds)
+            self._enter_facts(client, answers[node])
 
-    def _query(self, node: int, settings: Mapping[str, int], arrays: ArrayRecord) -> Message:
+    def _enter_facts(self, client: int, reply: Message) -> None:
+        """Enter what a client says of itself; a duration that was measured counts more than what it expects."""
+        table = self.state.clients
+        if np.isnan(table.expected_duration[client]):
+            table.expected_duration[client] = read_seconds(reply, "expected-duration")
+        table.upload_duration[client] = read_seconds(reply, "upload-duration")
+        table.leaving[client] = read_metric(reply, "leaving") > 0
+
+    def _query(self, node: int, settings: Mapping[str, Any], arrays: ArrayRecord) -> Message:
         content = RecordDict({self.config_key: ConfigRecord({"server-round": self.server_round, **settings})})
         if len(arrays):
             content[self.arrays_key] = arrays
@@ -169,6 +193,7 @@ class Choice(NamedTuple):
 
     selection: Selection
     available: int
+    losses: Losses | None = None  # what the clients that were asked answered
     asked: tuple[int, ...] = ()
     answered: int = 0  # of those who were asked
     how: str = "skipped"
@@ -196,15 +221,22 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
 
     def poll(key: PRNGKeyArray, candidates: Mask) -> Losses:
         asked.extend(np.flatnonzero(np.asarray(candidates)).tolist())
-        return jnp.asarray(queries.poll(asked, options.batch if selector.poll == "batch" else None))
+        return jnp.asarray(queries.poll(asked, selector.poll))
 
     compiled: Any = SimpleNamespace(
-        poll=selector.poll, propose=partial(_propose, selector), select=partial(_select, selector)
+        m=selector.m,
+        poll=selector.poll,
+        skips_poll=getattr(selector, "skips_poll", False),
+        propose=partial(_propose, selector),
+        select=partial(_select, selector),
     )
     keys = round_keys(options.seed, state.rounds)
-    clients = Clients(jnp.asarray(size.astype(np.float32)), jnp.asarray(available))
+    facts = {fact: jnp.asarray(values) for fact, values in state.clients.facts().items() if fact in needs(selector)}
+    clients = Clients(jnp.asarray(size.astype(np.float32)), jnp.asarray(available), **facts)
     picked = pick(compiled, keys, state.memory, clients, poll)
-    choice = choice._replace(asked=tuple(asked), answered=int((~np.isnan(np.asarray(picked.losses))).sum()))
+    choice = choice._replace(
+        losses=picked.losses, asked=tuple(asked), answered=int((~np.isnan(np.asarray(picked.losses))).sum())
+    )
     if choice.answered or not asked:
         return choice._replace(selection=picked.selection, how="selected")
     if options.fallback == "skip":

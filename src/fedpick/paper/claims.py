@@ -1,11 +1,4 @@
-"""Claims, checks and verdicts: the rules by which our runs decide a claim of the paper.
-
-Every rule looks at the runs of the same seeds in pairs and gives a 95 % interval (Student's t). "About x" is held to
-mean a mean of at least four fifths of x; "as well as" that the interval lies within two points of accuracy. A check is
-met ("yes"), met in its direction but not in its size ("partly"), not decided by our runs ("unclear": the interval
-allows both), or contradicted ("no"). A claim is reproduced if all of its checks are met, not reproduced if none is
-even partly, and partly reproduced otherwise.
-"""
+"""Claims, checks and verdicts: the rules by which our runs decide a claim of the paper."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -13,12 +6,19 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpick.report import Row, dot
+from fedpick.report import ChartRow, dot
 from fedpick.results import Interval, Result, Spread, interval, median_interval
 
 Met = Literal["yes", "partly", "unclear", "no"]
 Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
 
+RULES = (
+    'Checks compare runs of the same seeds in pairs, with a 95 % interval (Student\'s t). "About x" is held to mean a '
+    'mean of at least four fifths of x, "as well as" that the interval lies within two points of accuracy. A check is '
+    "met (yes), met in its direction but not in its size (partly), not decided by our runs (unclear), or contradicted "
+    "(no). A claim is reproduced if all its checks are met, not reproduced if none is even partly, and partly "
+    "reproduced otherwise."
+)
 ABOUT = 0.8  # of what is claimed
 AS_WELL = 2.0  # points of accuracy
 
@@ -73,7 +73,7 @@ def above_zero(difference: Interval) -> Met:
     return "yes" if difference.low > 0 else "no" if difference.high <= 0 else "unclear"
 
 
-def dot_with_spread(name: str, panel: str, x: str, values: NDArray[Any]) -> Row:
+def dot_with_spread(name: str, panel: str, x: str, values: NDArray[Any]) -> ChartRow:
     """A chart's dot for the mean over seeds, with one standard deviation."""
     mean, deviation = Spread.of(values)
     deviation = float(np.nan_to_num(deviation))

@@ -1,6 +1,7 @@
 """Figures 2a and 6: federated averaging on the quadratic problem, and whom it selects."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,10 @@ def _quadratic_experiments(size: Size, sizes: tuple[int, ...] = (30, 100)) -> Ex
 def _gaps(runs: ItemRuns, K: int, name: str) -> Result:
     """The result with F - F* as its loss."""
     result, experiment = runs[K, name], runs.experiments[K, name]
-    lowest = [quadratic_optimum(experiment.for_seed(seed).federation())[1] for seed in experiment.seeds]
+    lowest = [quadratic_optimum(experiment.federation(seed))[1] for seed in experiment.seeds]
     # In float32 a loss at the optimum may come out a little below F*.
     gap = np.maximum(result.metric("loss") - np.asarray(lowest)[:, None], 1e-6)
-    return Result(result.runs, result.share, result.model_bytes, result.evaluated, {"loss": gap}, result.records)
+    return replace(result, metrics={"loss": gap})
 
 
 def _figure_2a(runs: ItemRuns) -> Outcome:
@@ -91,7 +92,7 @@ def _rounds_near(gaps: Result) -> Any:
 def _figure_6(runs: ItemRuns) -> Outcome:
     names = ("rand", "pow-d, d = 6", "pow-d, d = 15")  # the paper does not say d
     experiment = runs.experiments[30, "rand"]
-    share = np.stack([np.asarray(experiment.for_seed(seed).federation().share) for seed in experiment.seeds])
+    share = np.stack([np.asarray(experiment.federation(seed).share) for seed in experiment.seeds])
     frequency = {}
     for name in names:
         counts = runs[30, name].counts

@@ -52,24 +52,14 @@ def _conclude(runs: ItemRuns) -> Outcome:
     }
     floor = {"With d = 10m the error floor is slightly higher.": floors}
     claims = claims_of("Figure 3", statements) + claims_of("Section 5", floor)
-    chart = Chart(
-        "fig3",
-        "lines",
-        title="Synthetic(1,1): global loss by round",
-        text="Global loss by round for rand and pow-d with d = 2m and 10m, for one, two and three seats; mean over the "
-        "draws.",
-        x="round",
-        y="global loss",
-        rows=tuple(rows),
-        columns=3,
+    title = "Synthetic(1,1): global loss by round"
+    text = (
+        "Global loss by round for rand and pow-d with d = 2m and 10m, for one, two and three seats; mean over the "
+        "draws."
     )
-    columns = (
-        "m",
-        "d",
-        "claimed",
-        "rounds of rand over rounds of pow-d to 0.5, median [95 %]",
-        "last loss above rand's",
-    )
+    chart = Chart("fig3", "lines", title=title, text=text, x="round", y="global loss", rows=tuple(rows), columns=3)
+    ratio = "rounds of rand over rounds of pow-d to 0.5, median [95 %]"
+    columns = ("m", "d", "claimed", ratio, "last loss above rand's")
     return Outcome(claims, (chart,), (Table("Speed-up to a global loss of 0.5", columns, tuple(table)),))
 
 

@@ -20,7 +20,7 @@ from fedpick.paper.claims import (
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
 from fedpick.protocol import Selector
-from fedpick.report import Chart, Row, curve
+from fedpick.report import Chart, ChartRow, curve
 from fedpick.results import Spread
 
 COMMON = (
@@ -41,7 +41,7 @@ def both_alphas(size: Size, selectors: dict[str, Selector[Any]], halves: bool = 
 
 def by_round(name: str, title: str, runs: ItemRuns, names: Iterable[str]) -> Chart:
     """Test accuracy and training loss by round at both alphas, as the paper draws them."""
-    rows: list[Row] = []
+    rows: list[ChartRow] = []
     for metric, unit, panel in (("test_accuracy", 100, "test accuracy, %"), ("loss", 1, "training loss")):
         for alpha, strategy in itertools.product((2.0, 0.3), names):
             result = runs[alpha, strategy]

@@ -42,6 +42,7 @@ class Outcome:
     claims: tuple[Claim, ...]
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
+    _: KW_ONLY
     remarks: tuple[str, ...] = ()
 
     @property
@@ -63,7 +64,7 @@ class ItemRuns:
     store: RunStore
     size: Size
     experiments: Experiments
-    _results: dict[Any, Result] = field(default_factory=dict)
+    _results: dict[Any, Result] = field(default_factory=dict, init=False)
 
     def __getitem__(self, key: Any) -> Result:
         if key not in self._results:

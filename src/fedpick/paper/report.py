@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fedpick.paper.claims import Verdict
+from fedpick.paper.claims import RULES, Verdict
 from fedpick.paper.item import Item, Table
 from fedpick.paper.items import ItemResult
 from fedpick.paper.settings import Size
@@ -15,13 +15,6 @@ TITLE = "Power-of-Choice client selection, reproduced"
 PAPER = (
     "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice Selection Strategies (Cho, Wang, "
     "Joshi, 2020)"
-)
-RULES = (
-    'Checks compare runs of the same seeds in pairs, with a 95 % interval (Student\'s t). "About x" is held to mean a '
-    'mean of at least four fifths of x, "as well as" that the interval lies within two points of accuracy. A check is '
-    "met (yes), met in its direction but not in its size (partly), not decided by our runs (unclear), or contradicted "
-    "(no). A claim is reproduced if all its checks are met, not reproduced if none is even partly, and partly "
-    "reproduced otherwise."
 )
 OURS = {"reproduced": "holds", "partly reproduced": "holds partly", "not reproduced": "does not hold"}
 CHECK_COLUMNS = ("check", "met", "found")

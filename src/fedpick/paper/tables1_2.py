@@ -85,7 +85,7 @@ def _conclude(runs: ItemRuns, alpha: float, number: int) -> Outcome:
         claims_of(f"Table {number}", statements),
         (_chart(results, published, alpha, number),),
         (ours, _costs(results)),
-        (
+        remarks=(
             "R60 is the first evaluated round at which the accuracy averaged over the seeds reaches 60 %; accuracy is "
             "that after the last round, ± one standard deviation over the seeds. Two accuracies agree if they differ "
             "by no more than their combined spread (the root of the sum of squares), and partly up to twice that. "
@@ -199,13 +199,8 @@ def _chart(results: dict[str, Result], published: dict[str, Column], alpha: floa
         if np.isfinite(r60):
             rows.append(dot("ours", "R60, rounds", name, value=r60, low=r60, high=r60))
     text = "Test accuracy with its spread, and rounds to 60 %, the paper's and ours, for each column of the table."
-    return Chart(
-        f"table{number}",
-        "dots",
-        title=f"Table {number} (alpha = {alpha:g}): the paper's numbers and ours",
-        text=text,
-        rows=tuple(rows),
-    )
+    title = f"Table {number} (alpha = {alpha:g}): the paper's numbers and ours"
+    return Chart(f"table{number}", "dots", title=title, text=text, rows=tuple(rows))
 
 
 TABLE_1, TABLE_2 = (

@@ -28,7 +28,7 @@ class Phases(NamedTuple):
 
 def seconds_per_round(experiments: dict[str, Experiment], rounds: int) -> dict[str, dict[str, float]]:
     """Mean seconds of each phase of a round and in total, for every experiment (all of the same data)."""
-    federation = next(iter(experiments.values())).for_seed(0).federation()
+    federation = next(iter(experiments.values())).federation(0)
     runs = {name: TimedRun(experiment, federation) for name, experiment in experiments.items()}
     seconds: dict[str, list[Phases]] = {name: [] for name in experiments}
     for t in range(rounds + 1):
@@ -85,9 +85,9 @@ class TimedRun:
         models, losses, training = [], [], 0.0
         for seat, client in enumerate(np.asarray(self.selection.clients)):
             key = seat_key(keys.train, seat, int(client))
-            (params, loss), seconds = _timed(_train, *own, client, key, np.int32(t))
-            models.append(params)
-            losses.append(loss)
+            trained, seconds = _timed(_train, *own, client, key, np.int32(t))
+            models.append(trained.params)
+            losses.append(trained.loss)
             training = max(training, seconds)
         weights = self.selection.weights
         self.params = jax.tree.map(lambda *leaves: jnp.tensordot(weights, jnp.stack(leaves), 1), *models)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedpick.storage import write_atomic
 
-Row = dict[str, Any]
+ChartRow = dict[str, Any]
 POINTS = 80  # of a curve, at most: more are invisible and make pages large
 # Okabe and Ito's colour-blind safe palette (grey for their black); dashes and shapes, so that colour is not needed.
 COLOURS = ("#777777", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A")
@@ -45,7 +45,7 @@ class Chart:
     _: KW_ONLY
     title: str
     text: str
-    rows: tuple[Row, ...]
+    rows: tuple[ChartRow, ...]
     x: str = ""
     y: str = ""
     log_x: bool = False
@@ -63,7 +63,7 @@ class Chart:
         return list(dict.fromkeys(row["panel"] for row in self.rows))
 
 
-def curve(name: str, panel: str, x: ArrayLike, *, values: ArrayLike) -> list[Row]:
+def curve(name: str, panel: str, x: ArrayLike, *, values: ArrayLike) -> list[ChartRow]:
     """Rows of a curve: the mean over seeds, plus and minus one standard deviation, thinned.
 
     Args:
@@ -91,7 +91,7 @@ def thin_indices(number: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, number - 1, min(number, POINTS)).round().astype(int))
 
 
-def cell(label: str, client: int, *, samples: int, size: int) -> Row:
+def cell(label: str, client: int, *, samples: int, size: int) -> ChartRow:
     """A row of a heat map.
 
     Args:
@@ -106,7 +106,7 @@ def cell(label: str, client: int, *, samples: int, size: int) -> Row:
     return {"name": "", "panel": "", "x": label, "y": client, "samples": samples, "size": size}
 
 
-def dot(name: str, panel: str, x: Any, *, value: float, low: float, high: float) -> Row:
+def dot(name: str, panel: str, x: Any, *, value: float, low: float, high: float) -> ChartRow:
     """A row of a dot chart: one value with its spread.
 
     Args:
@@ -123,7 +123,7 @@ def dot(name: str, panel: str, x: Any, *, value: float, low: float, high: float)
     return _row(name, panel, x, value, low, high)
 
 
-def _row(name: str, panel: str, x: Any, y: float, low: float, high: float) -> Row:
+def _row(name: str, panel: str, x: Any, y: float, low: float, high: float) -> ChartRow:
     # Six digits are enough for a picture and halve the file.
     y, low, high = (float(f"{number:.6g}") for number in (y, low, high))
     return {"name": name, "panel": panel, "x": x, "y": y, "low": low, "high": high}

@@ -1,16 +1,15 @@
 """`Result`: arrays with one row per run, and the questions that one asks of them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, is_accuracy, traffic
-from fedpick.report import Chart, picture, table, to_altair
+from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, Payload, is_accuracy, traffic
+from fedpick.report import Chart, ChartRow, curve, picture, table, to_altair
 from fedpick.results.export import to_frame, write_csv, write_parquet
-from fedpick.results.plot import Curve, chart
 from fedpick.validation import one_of
 
 SHOWN = ("loss", "test_accuracy")  # unless other metrics are named
@@ -31,16 +30,19 @@ class Result:
             ``returned``, ``poll_samples``, ``train_samples``, ``seconds`` [R, T].
         params: The final models, arrays [R, ...]; None where they were not kept.
         finished: False where the simulation was interrupted or stopped at its target.
+        payload: What the strategy's messages carry.
     """
 
     runs: list[dict[str, Any]]
     share: Numbers = field(repr=False)
     model_bytes: int
+    _: KW_ONLY
     evaluated: Numbers = field(repr=False)
     metrics: dict[str, Numbers] = field(repr=False)
     records: dict[str, Numbers] = field(repr=False)
     params: Any = field(repr=False, default=None)
     finished: bool = True
+    payload: Payload = field(repr=False, default=Payload())
 
     def to_arrays(self, row: int, clients: bool = True, model: bool = False) -> dict[str, Numbers]:
         """One run as flat named arrays, metrics/... and records/..., as a run folder holds them.
@@ -51,6 +53,8 @@ class Result:
             model: Whether to keep the final model, as model/...
         """
         arrays = {"share": self.share, "evaluated": self.evaluated}
+        if self.payload != Payload():
+            arrays["payload"] = np.asarray(self.payload)
         arrays |= {f"metrics/{name}": self.metric(name)[row] for name in METRICS}
         if clients:
             arrays |= {f"metrics/{name}": self.metrics[name][row] for name in ("client_loss", "client_accuracy")}
@@ -73,8 +77,15 @@ class Result:
         def group(word: str) -> dict[str, Any]:
             return {name.removeprefix(word): values[None] for name, values in arrays.items() if name.startswith(word)}
 
-        run, evaluated = [{"seed": seed}], arrays["evaluated"]
-        return cls(run, arrays["share"], model_bytes, evaluated, group("metrics/"), group("records/"))
+        return cls(
+            [{"seed": seed}],
+            arrays["share"],
+            model_bytes,
+            evaluated=arrays["evaluated"],
+            metrics=group("metrics/"),
+            records=group("records/"),
+            payload=Payload(*map(int, arrays.get("payload", Payload()))),
+        )
 
     @property
     def rounds(self) -> int:
@@ -89,23 +100,23 @@ class Result:
         measured, function = OVER_CLIENTS[name]
         return np.asarray(function(self.metrics[f"client_{measured}"], axis=-1))
 
-    def rounds_to(self, metric: str, target: float) -> Numbers:
-        """The first evaluated round at which each run reaches the target, [R]; inf where it never does.
+    def rounds_to(self, metric: str, value: float) -> Numbers:
+        """The first evaluated round at which each run reaches the value, [R]; inf where it never does.
 
         Accuracies reach it from below, losses from above.
         """
-        first = self._first(metric, target)
+        first = self._first(metric, value)
         return np.where(first >= 0, self.evaluated[first].astype(float), np.inf)
 
-    def seconds_to(self, metric: str, target: float) -> Numbers:
+    def seconds_to(self, metric: str, value: float) -> Numbers:
         """The same on the simulated clock."""
-        first = self._first(metric, target)
+        first = self._first(metric, value)
         clock = np.concatenate([np.zeros((len(self.runs), 1)), self.records["seconds"].cumsum(axis=1)], axis=1)
         return np.where(first >= 0, clock[np.arange(len(first)), self.evaluated[first]], np.inf)
 
-    def _first(self, metric: str, target: float) -> Numbers:
+    def _first(self, metric: str, value: float) -> Numbers:
         values = self.metric(metric)
-        reached = values >= target if is_accuracy(metric) else values <= target
+        reached = values >= value if is_accuracy(metric) else values <= value
         return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
 
     @property
@@ -119,7 +130,7 @@ class Result:
         """Exact costs by round, [R, T]: messages, bytes_down, bytes_up, poll_samples, train_samples, seconds."""
         counted = {name: self.records[name].astype(np.int64) for name in ("polled", "trained", "returned")}
         return {
-            **traffic(**counted, model_bytes=self.model_bytes),
+            **traffic(**counted, model_bytes=self.model_bytes, payload=self.payload),
             **{name: self.records[name] for name in ("poll_samples", "train_samples", "seconds")},
         }
 
@@ -164,12 +175,17 @@ class Result:
         return to_altair(self._chart(metrics or SHOWN))
 
     def _chart(self, metrics: tuple[str, ...]) -> Chart:
-        curves = [
-            Curve(metric, name, part.evaluated, part.metric(metric))
-            for metric in metrics
-            for name, part in self.groups().items()
-        ]
-        return chart(f"{len(self.runs)} runs, {self.rounds} rounds", curves)
+        """A panel for each metric; a curve is the mean over the seeds, with one standard deviation."""
+        rows: list[ChartRow] = []
+        panels = {metric: metric.replace("_", " ") for metric in metrics}
+        for metric, panel in panels.items():
+            for name, part in self.groups().items():
+                values = part.metric(metric)
+                finite = np.isfinite(values).all(axis=0)
+                rows += curve(name, panel, part.evaluated[finite], values=values[:, finite]) if finite.any() else []
+        title = f"{len(self.runs)} runs, {self.rounds} rounds"
+        text = f"{', '.join(panels.values())} by round: the mean over the seeds, with one standard deviation."
+        return Chart("result", "lines", title=title, text=text, x="round", rows=tuple(rows))
 
     def _repr_html_(self) -> str:
         """Display in a notebook: the means over the seeds after the last round, and the plot."""

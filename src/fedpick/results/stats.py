@@ -20,7 +20,8 @@ class Spread(NamedTuple):
     def of(cls, values: Any) -> "Spread":
         """The mean and standard deviation of values, one per seed."""
         numbers = np.asarray(values, float)
-        return cls(float(numbers.mean()), float(numbers.std(ddof=1)) if len(numbers) > 1 else float("nan"))
+        with np.errstate(invalid="ignore"):  # some may be infinite
+            return cls(float(numbers.mean()), float(numbers.std(ddof=1)) if len(numbers) > 1 else float("nan"))
 
     def __format__(self, form: str) -> str:
         if np.isnan(self.mean):

@@ -16,21 +16,28 @@ from fedpick.sampling.draws import (
     uniform_keys,
     uniforms,
 )
-from fedpick.sampling.ranks import nth_smallest, portion
-from fedpick.sampling.seats import seat, shares, top_k, top_k_mask, weighted
+from fedpick.sampling.inclusion import inclusion_probabilities, systematic
+from fedpick.sampling.ranks import fill_unknown, nth_smallest, portion
+from fedpick.sampling.seats import seat, seat_by_size, shares, top_k, top_k_mask, weighted
+from fedpick.sampling.strata import stratified
 
 __all__ = [
     "arrivals",
     "draw",
     "exponentials",
+    "fill_unknown",
     "first_k",
     "first_k_mask",
+    "inclusion_probabilities",
     "integers",
     "nth_smallest",
     "portion",
     "race",
     "seat",
+    "seat_by_size",
     "shares",
+    "stratified",
+    "systematic",
     "top_k",
     "top_k_mask",
     "uniform_keys",

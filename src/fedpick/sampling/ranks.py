@@ -31,6 +31,20 @@ def _nth_smallest(values: Float[Array, " K"], among: Bool[Array, " K"], n: Int[A
     return jnp.where(number > 0, jnp.max(values, where=at & among, initial=-jnp.inf), jnp.nan)
 
 
+def fill_unknown(values: Float[Array, " K"]) -> Float[Array, " K"]:
+    """Facts with every NaN replaced by the (lower) median of the known ones, or by 0 where none is known.
+
+    Args:
+        values: A number per client.
+
+    >>> fill_unknown(jnp.array([4.0, jnp.nan, 1.0, 2.0]))
+    Array([4., 2., 1., 2.], dtype=float32)
+    """
+    known = ~jnp.isnan(values)
+    median = nth_smallest(values, known, (count(known) + 1) // 2)
+    return jnp.where(known, values, jnp.where(jnp.isnan(median), jnp.float32(0), median))
+
+
 def portion(fraction: float | Float[Array, ""], n: Number) -> Int[Array, ""]:
     """floor(fraction * n), not one less where float32 falls just short of a whole number.
 

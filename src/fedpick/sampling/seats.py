@@ -99,6 +99,20 @@ def weighted(clients: Int[Array, " m"], weights: Float[Array, " m"]) -> Selectio
     return Selection(jnp.where(weights > 0, clients, -1).astype(jnp.int32), weights)
 
 
+def seat_by_size(clients: Int[Array, " m"], filled: Bool[Array, " m"], size: Float[Array, " K"]) -> Selection:
+    """A selection that averages its filled seats by size, as federated averaging does after a uniform draw.
+
+    Args:
+        clients: The client of each seat.
+        filled: Which seats have one.
+        size: D_k of all clients.
+
+    >>> seat_by_size(jnp.array([2, 0, 1]), jnp.array([True, True, False]), jnp.array([1.0, 5.0, 3.0])).weights
+    Array([0.75, 0.25, 0.  ], dtype=float32)
+    """
+    return weighted(clients, shares(jnp.where(filled, size[clients], jnp.float32(0))))
+
+
 def shares(clients_weight: Float[Array, " K"]) -> Float[Array, " K"]:
     """p_k: each client's part of the total, all 0 where there is nothing.
 

@@ -1,16 +1,27 @@
 """The strategies, one file per paper; ``fedpick.registry`` has the table of their names."""
 
 from fedpick.selectors.afl import AFL
+from fedpick.selectors.clustered_size import ClusteredSize
+from fedpick.selectors.fedcs import FedCS
+from fedpick.selectors.kvib import KVib
+from fedpick.selectors.optimal import OptimalSampling
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
+from fedpick.selectors.refl import REFL
 from fedpick.selectors.schedule import Schedule, Shrinking
 from fedpick.selectors.score import ClippedLoss, LocalLoss, OwnScore, QFairLoss, Score
+from fedpick.selectors.tifl import TiFL
 
 __all__ = [
     "AFL",
+    "REFL",
     "ClippedLoss",
+    "ClusteredSize",
+    "FedCS",
     "Full",
+    "KVib",
     "LocalLoss",
+    "OptimalSampling",
     "OwnScore",
     "PowerOfChoice",
     "QFairLoss",
@@ -18,5 +29,6 @@ __all__ = [
     "Schedule",
     "Score",
     "Shrinking",
+    "TiFL",
     "Uniform",
 ]

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import zipfile
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Arrays:
     path: str
     partition: Partition | None = None
     test_share: float = 0.1
+    _: KW_ONLY
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -45,7 +46,6 @@ class Arrays:
         return _sha256(file, file.stat().st_mtime_ns, file.stat().st_size)
 
     def federation(self) -> Federation:
-        """The clients and their data."""
         arrays, partition = self._load(), self.partition
         self._number_labels(arrays)
         x, y = arrays["x"], arrays["y"]

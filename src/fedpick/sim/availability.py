@@ -183,6 +183,7 @@ class Devices:
     speed: float | Float[Array, " K"] = 1000.0
     bandwidth: float | Float[Array, " K"] = 1e6
     latency: float | Float[Array, " K"] = 0.05
+    _: dataclasses.KW_ONLY
     deadline: float = float("inf")
 
     def __post_init__(self) -> None:
@@ -211,13 +212,32 @@ class Devices:
             plain, speed=jnp.asarray(plain.speed * fast), bandwidth=jnp.asarray(plain.bandwidth * wide)
         )
 
-    def poll_seconds(self, samples: Int[Array, " K"], model_bytes: int) -> Float[Array, " K"]:
-        """How long each client takes to get the model, evaluate it on so many samples, and answer with a scalar."""
-        return self._seconds(samples.astype(jnp.float32), model_bytes + SCALAR)
+    def poll_seconds(self, samples: Int[Array, " K"], model_bytes: int, trains: bool = False) -> Float[Array, " K"]:
+        """How long each client takes to get the model, evaluate it on so many samples, and answer with a scalar.
+
+        Args:
+            samples: Samples of each client.
+            model_bytes: Size of the model.
+            trains: Whether it trains on them instead.
+        """
+        passes = samples.astype(jnp.float32)
+        return self._seconds(TRAINING * passes if trains else passes, model_bytes + SCALAR)
 
     def train_seconds(self, samples: Int[Array, " K"], model_bytes: int) -> Float[Array, " K"]:
         """How long each client takes to get the model, train on so many samples, and send it back with its loss."""
         return self._seconds(TRAINING * samples.astype(jnp.float32), 2 * model_bytes + SCALAR)
+
+    def upload_seconds(self, model_bytes: int, num_clients: int) -> Float[Array, " K"]:
+        """How long each client takes to send its update.
+
+        Args:
+            model_bytes: Size of the model.
+            num_clients: K.
+        """
+        names = ("bandwidth", "latency")
+        bandwidth, latency = (_per_client(self, name, getattr(self, name), num_clients) for name in names)
+        seconds: Float[Array, " K"] = latency + jnp.float32(model_bytes + SCALAR) / bandwidth
+        return seconds
 
     def _seconds(self, passes: Float[Array, " K"], traffic: float) -> Float[Array, " K"]:
         names = ("speed", "bandwidth", "latency")

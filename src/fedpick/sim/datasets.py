@@ -5,7 +5,7 @@ import hashlib
 import os
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -63,7 +63,6 @@ class Quadratic:
         _counts(self, K=self.K, v=self.v)
 
     def federation(self) -> Federation:
-        """The clients and their data."""
         K = self.K
         _fits(self, K, 20 * (self.v + 4))
         rng = np.random.default_rng(self.seed)
@@ -108,6 +107,7 @@ class Synthetic:
     alpha: float = 1.0
     beta: float = 1.0
     K: int = 30
+    _: KW_ONLY
     dim: int = 60
     classes: int = 10
     seed: int = 0
@@ -119,7 +119,6 @@ class Synthetic:
             require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
 
     def federation(self) -> Federation:
-        """The clients and their data."""
         alpha, beta, K, dim, classes = self.alpha, self.beta, self.K, self.dim, self.classes
         _fits(self, K, 8 * 450 * dim)  # 450 samples on average
         rng = np.random.default_rng(self.seed)
@@ -127,19 +126,16 @@ class Synthetic:
         u, shift = rng.normal(0, alpha, K), rng.normal(0, beta, K)
         v = rng.normal(shift[:, None], 1, (K, dim))
         spread = np.sqrt(np.arange(1, dim + 1) ** -1.2)
-        parts: dict[str, list[Numbers]] = {"x": [], "y": [], "client": [], "test_x": [], "test_y": []}
+        parts = []
         for k in range(K):
             w, b = rng.normal(u[k], 1, (dim, classes)), rng.normal(u[k], 1, classes)
             x = v[k] + spread * rng.normal(size=(number[k], dim))
             y = np.argmax(x @ w + b, axis=1)
             order = rng.permutation(number[k])
             training, test = np.split(order, [int(0.9 * number[k])])
-            parts["x"].append(x[training].astype(np.float32))
-            parts["y"].append(y[training])
-            parts["client"].append(np.full(len(training), k))
-            parts["test_x"].append(x[test].astype(np.float32))
-            parts["test_y"].append(y[test])
-        x, y, client, test_x, test_y = (np.concatenate(part) for part in parts.values())
+            x = x.astype(np.float32)
+            parts.append((x[training], y[training], np.full(len(training), k), x[test], y[test]))
+        x, y, client, test_x, test_y = map(np.concatenate, zip(*parts, strict=True))
         name = f"Synthetic({alpha:g},{beta:g}) K={K} seed={self.seed}"
         return Federation.from_arrays(x, y, client, test=(test_x, test_y), classes=classes, name=name)
 
@@ -161,7 +157,6 @@ class Digits:
     extent = (1_797, 64, 10)
 
     def federation(self) -> Federation:
-        """The clients and their data."""
         try:
             from sklearn.datasets import load_digits  # type: ignore[import-untyped]
         except ImportError:

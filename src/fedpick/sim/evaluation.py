@@ -1,6 +1,5 @@
 """Losses of clients at a given model: of the candidates (a poll), or of all clients (an evaluation)."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,10 +8,11 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from fedpick.protocol import client_key
+from fedpick.protocol import client_key, seat_key
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import distinct
+from fedpick.sim.local import Local, distinct, train
 from fedpick.sim.models import Model, Params, barrier
+from fedpick.updates import norm
 
 POLL_BLOCK = 2048  # samples at a time in a poll, at most
 MOST_PARTS = 256  # of them, since each is compared with each
@@ -22,7 +22,7 @@ EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
 
 
 class Evaluation(NamedTuple):
-    """The metrics of a model; ``evaluate`` defines ``skew``."""
+    """The metrics of a model; ``fedpick.sim.round.evaluate`` defines ``skew``."""
 
     loss: Float[Array, ""]
     client_loss: Float[Array, " K"]
@@ -93,14 +93,50 @@ def batch_losses(
         b: The size of the mini-batch.
         key: The round's key for polls.
     """
-    K = federation.num_clients
-    rank = _so_far(asked.astype(jnp.int32))
 
     def one(client: Int[Array, ""]) -> Float[Array, ""]:
         index, used = distinct(client_key(key, client), federation.count[client], (1, b))
         sample = federation.start[client] + index[0]
         losses = model.losses(params, federation.prepare(federation.x[sample]), federation.y[sample], None)
         return _means(losses[None], used)[0][0]
+
+    return _ask_each(asked, one)
+
+
+def update_norms(
+    federation: Federation,
+    model: Model,
+    local: Local,
+    *,
+    params: Params,
+    asked: Bool[Array, " K"],
+    key: PRNGKeyArray,
+    t: Int[Array, ""],
+) -> Float[Array, " K"]:
+    """The norms of the updates of the clients asked, each of which trains for its answer; NaN for the others.
+
+    Args:
+        federation: The clients and their data.
+        model: The model.
+        local: Local training.
+        params: The global model's parameters w.
+        asked: The clients that are polled.
+        key: The round's key for training: in seat 0, a client trains to the same model.
+        t: The round, for the learning rate.
+    """
+
+    def one(client: Int[Array, ""]) -> Float[Array, ""]:
+        own = seat_key(key, 0, client)
+        trained = train(federation, model, local, params=params, client=client, key=own, t=t)
+        return norm(jax.tree.leaves(jax.tree.map(jnp.subtract, trained.params, params)))
+
+    return _ask_each(asked, one)
+
+
+def _ask_each(asked: Bool[Array, " K"], one: Callable[[Any], Float[Array, ""]]) -> Float[Array, " K"]:
+    """The answer of each client asked, a few at a time, in a loop whose length is traced; NaN for the others."""
+    K = asked.shape[0]
+    rank = _so_far(asked.astype(jnp.int32))
 
     def block(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         first, answers = carry
@@ -115,42 +151,29 @@ def batch_losses(
 
 
 class Poll(NamedTuple):
-    """A kind of poll: the answers of the clients asked, and the number of samples that each evaluates for it."""
+    """A kind of poll: the answers of the clients asked, and the number of samples that each evaluates for it.
 
-    losses: Callable[..., Float[Array, " K"]]  # as batch_losses
-    samples: Callable[[Int[Array, " K"], int], Int[Array, " K"]]
+    Where it ``trains``, these are samples to train on, and a client that is selected sends what it has trained.
+    """
+
+    answers: Callable[..., Float[Array, " K"]]  # as update_norms
+    samples: Callable[[Int[Array, " K"], Local], Int[Array, " K"]]
+    trains: bool = False
 
 
 POLLS = {
     "full": Poll(
-        lambda federation, model, params, *, asked, b, key: full_losses(federation, model, params, asked=asked),
-        samples=lambda count, b: count,
+        lambda federation, model, local, *, params, asked, key, t: full_losses(federation, model, params, asked=asked),
+        samples=lambda count, local: count,
     ),
-    "batch": Poll(batch_losses, samples=lambda count, b: jnp.minimum(count, b)),
+    "batch": Poll(
+        lambda federation, model, local, *, params, asked, key, t: batch_losses(
+            federation, model, params, asked=asked, b=local.b, key=key
+        ),
+        samples=lambda count, local: jnp.minimum(count, local.b),
+    ),
+    "norm": Poll(update_norms, samples=lambda count, local: local.samples(count), trains=True),
 }
-
-
-@functools.partial(jax.jit, static_argnames="model")  # traced once for all programs that contain it
-def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
-    """The metrics of a model.
-
-    ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
-    F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
-    objective can take (0, or -1 for minus-probability), because the true optimum is not known.
-
-    Args:
-        federation: The clients and their data.
-        model: The model.
-        params: Its parameters w'.
-        chosen: The sum of the weights of each client since the last evaluation.
-    """
-    client_loss, client_accuracy = evaluate_clients(federation, model, params)
-    test_loss, test_accuracy = evaluate_test_set(federation, model, params)
-    loss = jnp.sum(federation.share * client_loss)
-    gap = client_loss - model.lowest
-    chosen = chosen / chosen.sum()
-    skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
-    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
 
 
 def evaluate_clients(

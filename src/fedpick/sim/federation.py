@@ -1,6 +1,7 @@
 """Who holds which data: flat arrays sorted by client, with offsets, so that nothing is padded to the largest client."""
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
 import jax
@@ -47,6 +48,7 @@ class Federation:
 
     x: Real[Array, " N ..."]
     y: Int[Array, " N"]
+    _: KW_ONLY
     start: Int[Array, " K"]
     count: Int[Array, " K"]
     size: Real[Array, " K"]

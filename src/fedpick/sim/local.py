@@ -1,6 +1,7 @@
 """Local training, tau steps on mini-batches of a client's own data."""
 
-from typing import Any, Literal
+from dataclasses import KW_ONLY
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +40,7 @@ class Local:
     tau: int = static()
     b: int = static()
     eta: Number
+    _: KW_ONLY
     schedule: RateSchedule = StepDecay()
     weight_decay: Number | None = None
     prox: Number | None = None
@@ -80,6 +82,14 @@ class Local:
         return whole * count + jnp.minimum(rest * self.b, count)
 
 
+class Trained(NamedTuple):
+    """A local model, the mean of the mini-batch losses seen on the way, and that of the samples' squared losses."""
+
+    params: Params
+    loss: Float[Array, ""]
+    square_loss: Float[Array, ""] | None = None
+
+
 def train(
     federation: Federation,
     model: Model,
@@ -90,7 +100,8 @@ def train(
     key: PRNGKeyArray,
     t: Int[Array, ""],
     unroll: int = 1,
-) -> tuple[Params, Float[Array, ""]]:
+    squares: bool = False,
+) -> Trained:
     """The local model after tau steps, and the mean of the tau mini-batch losses seen on the way.
 
     Args:
@@ -102,10 +113,11 @@ def train(
         key: Random key, from ``seat_key``.
         t: The round, for the learning rate.
         unroll: Steps that are compiled at a stretch.
+        squares: Whether to measure ``square_loss``.
     """
     batch_key, noise_key = jax.random.split(key)
     start, count = federation.start[client], federation.count[client]
-    index, used = batches(batch_key, count, local, federation.largest)
+    index, used = draw_batches(batch_key, count, local, federation.largest)
     parts = used.astype(jnp.float32) / used.sum(axis=1, keepdims=True).astype(jnp.float32)
     one_size = local.batches != "epochs"
     method = optimizer(local, local.optimizer)(jnp.asarray(local.eta, jnp.float32) * local.schedule(t))
@@ -116,22 +128,24 @@ def train(
         part = parts[0] if one_size else part
         x = federation.prepare(federation.x[sample])
 
-        def loss(w: Params) -> tuple[Float[Array, ""], Float[Array, " b"]]:
-            of_samples = jnp.where(part > 0, part * model.losses(w, x, y, key), jnp.float32(0))
-            return of_samples.sum(), of_samples
+        def loss(w: Params) -> tuple[Float[Array, ""], Any]:
+            real, losses = part > 0, model.losses(w, x, y, key)
+            of_samples = jnp.where(real, part * losses, jnp.float32(0))
+            return of_samples.sum(), (of_samples, of_samples * losses) if squares else of_samples
 
         gradient, of_samples = jax.grad(loss, has_aux=True)(w)
         change, memory = method.update(local.regularized(gradient, w, params), memory, w)
-        return (optax.apply_updates(w, change), memory, total + of_samples), None
+        return (optax.apply_updates(w, change), memory, jax.tree.map(jnp.add, total, of_samples)), None
 
     samples = jnp.stack([start + index, federation.y[start + index]], axis=1)
     inputs = (samples, None if one_size else parts, jax.random.split(noise_key, local.tau))
     none = jnp.zeros(local.b, jnp.float32)
-    (trained, _, total), _ = lax.scan(step, (params, method.init(params), none), inputs, unroll=unroll)
-    return trained, total.sum() / local.tau
+    totals = (none, none) if squares else none
+    (trained, _, total), _ = lax.scan(step, (params, method.init(params), totals), inputs, unroll=unroll)
+    return Trained(trained, *(part.sum() / local.tau for part in jax.tree.leaves(total)))
 
 
-def batches(
+def draw_batches(
     key: PRNGKeyArray, count: Int[Array, ""], local: Local, largest: int
 ) -> tuple[Int[Array, "tau b"], Bool[Array, "tau b"]]:
     """Places within a client's own data for each step, and which of the b slots hold a sample."""

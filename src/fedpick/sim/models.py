@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick.sim.federation import Federation
-from fedpick.validation import one_of, require
+from fedpick.validation import one_of, owner_name, require
 
 Params = Any
 Objective = Literal["cross-entropy", "minus-probability"]
@@ -95,8 +95,7 @@ class Logistic:
         one_of(self, "objective", self.objective, get_args(Objective))
 
     def build(self, federation: Federation) -> Model:
-        """The model for these data."""
-        return _logistic(_inputs(federation), federation.classes, self.objective)
+        return _logistic(_inputs(federation), _classes(self, federation), self.objective)
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,8 @@ class MLP:
         one_of(self, "objective", self.objective, get_args(Objective))
 
     def build(self, federation: Federation) -> Model:
-        """The model for these data."""
-        return _mlp((_inputs(federation), *self.hidden, federation.classes), self.dropout, self.objective)
+        widths = (_inputs(federation), *self.hidden, _classes(self, federation))
+        return _mlp(widths, self.dropout, self.objective)
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,9 @@ class QuadraticModel:
     spread: float = 100.0
 
     def build(self, federation: Federation) -> Model:
-        """The model for these data, which bring their own objective."""
+        if federation.classes != 1:
+            rule = "data must be samples (h_k, e_k) without classes, as of Quadratic"
+            raise ValueError(f"QuadraticModel: {rule}, got {federation.name} with {federation.classes} classes")
         return _quadratic(_inputs(federation) - 1, self.spread)
 
 
@@ -220,3 +221,10 @@ def _flat(x: Array) -> Array:
 
 def _inputs(federation: Federation) -> int:
     return math.prod(federation.x.shape[1:])
+
+
+def _classes(owner: object, federation: Federation) -> int:
+    if federation.classes < 2:
+        found = f"{federation.classes} in {federation.name}; the model of the quadratic problem is QuadraticModel"
+        raise ValueError(f"{owner_name(owner)}: data must have at least 2 classes, got {found}")
+    return federation.classes

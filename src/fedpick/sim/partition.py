@@ -1,6 +1,6 @@
 """Ways to deal the samples of a data set out to K clients: each maps the labels to a client for every sample."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,6 +59,7 @@ class Dirichlet:
     K: int
     alpha: float
     capped: bool = True
+    _: KW_ONLY
     least: int = 10
     seed: int = 0
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.metrics import METRICS
-from fedpick.protocol import Clients, Selector, round_keys
+from fedpick.protocol import FACTS, Clients, Selector, needs, round_keys
 from fedpick.sim.availability import Availability, Devices, Failures
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local
@@ -85,7 +85,8 @@ def check_fit(federation: Federation, selector: Selector[Any], *worlds: Availabi
     >>> check_fit(Quadratic(K=3).federation(), Rand(m=2))
     """
     K = federation.num_clients
-    clients, keys = Clients(federation.size, jnp.ones(K, bool)), round_keys(0, 0)
+    facts = {fact: jnp.ones(K, bool if fact == "leaving" else jnp.float32) for fact in needs(selector) & {*FACTS}}
+    clients, keys = Clients(federation.size, jnp.ones(K, bool), **facts), round_keys(0, 0)
     leaves, tree = jax.tree.flatten(selector)
     for values in set(zip(*np.broadcast_arrays(*leaves, [0]), strict=True)):
         one = jax.tree.unflatten(tree, values[:-1])

@@ -1,6 +1,7 @@
 """One round of federated averaging with any selector, and many rounds as one program."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,14 +10,15 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from fedpick.protocol import Clients, Report, Selector, init_key, pick, round_keys, seat_key
+from fedpick.protocol import Clients, Report, Selector, init_key, needs, pick, polled, round_keys, seat_key
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
-from fedpick.sim.evaluation import POLLS, Evaluation, evaluate
+from fedpick.sim.evaluation import POLLS, Evaluation, evaluate_clients, evaluate_test_set
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, train
+from fedpick.sim.local import Local, Trained, train
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server
+from fedpick.updates import measure
 
 
 @pytree
@@ -116,39 +118,49 @@ def one_round(
     K, count = federation.num_clients, federation.count
     keys = round_keys(seed, t)
     here, fails = jax.random.split(keys.world)
-    clients = Clients(federation.size, setup.availability(here, t, K))
+    model_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(progress.params))
+    clients = Clients(federation.size, setup.availability(here, t, K), **_facts(setup, seed, t, model_bytes))
+    kind = POLLS.get(selector.poll)
+    trains = kind is not None and kind.trains  # the candidates train, and the seats only send what they have
 
     def poll(key: PRNGKeyArray, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
-        return POLLS[selector.poll].losses(federation, setup.model, progress.params, asked=asked, b=local.b, key=key)
+        assert kind is not None
+        key, now = keys.train if trains else key, jnp.asarray(t, jnp.int32)
+        answers = kind.answers(federation, setup.model, local, params=progress.params, asked=asked, key=key, t=now)
+        if not trains:
+            return answers
+        duration = setup.devices.poll_seconds(kind.samples(count, local), model_bytes, trains)
+        return jnp.where(duration <= jnp.asarray(setup.devices.deadline, jnp.float32), answers, jnp.nan)
 
-    candidates, _, selection = pick(selector, keys, progress.selector, clients, poll)
-    asked = candidates & (selector.poll in POLLS)
-    evaluated = POLLS[selector.poll].samples(count, local.b) if selector.poll in POLLS else count
+    candidates, answers, selection = pick(selector, keys, progress.selector, clients, poll)
+    asked = (candidates if kind is None else polled(selector, candidates)) & (kind is not None)
+    evaluated = kind.samples(count, local) if kind is not None else count
 
     filled, seated = selection.weights > 0, jnp.maximum(selection.clients, 0)
     seats = jnp.arange(seated.shape[0], dtype=jnp.int32)
+    seats = jnp.zeros_like(seats) if trains else seats  # as in the poll, when there were no seats yet
 
-    def one_seat(seat: Int[Array, ""], client: Int[Array, ""]) -> tuple[Params, Float[Array, ""]]:
+    def one_seat(seat: Int[Array, ""], client: Int[Array, ""]) -> Trained:
         key = seat_key(keys.train, seat, client)
-        now = jnp.asarray(t, jnp.int32)
-        return train(
-            federation, setup.model, local, params=progress.params, client=client, key=key, t=now, unroll=setup.unroll
-        )
+        now, squares = jnp.asarray(t, jnp.int32), "square_loss" in needs(selector)
+        options: dict[str, Any] = {"params": progress.params, "t": now, "unroll": setup.unroll, "squares": squares}
+        return train(federation, setup.model, local, client=client, key=key, **options)
 
-    models, train_losses = jax.vmap(one_seat)(seats, seated) if inspect is None else inspect(one_seat, selection)
+    trained = jax.vmap(one_seat)(seats, seated) if inspect is None else inspect(one_seat, selection)
 
-    model_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(progress.params))
     samples = local.samples(count)
-    duration = setup.devices.train_seconds(samples, model_bytes)[seated]
+    seconds = setup.devices.train_seconds(samples, model_bytes)
+    duration = (setup.devices.upload_seconds(model_bytes, K) if trains else seconds)[seated]
     deadline = jnp.asarray(setup.devices.deadline, jnp.float32)
     back = filled & ~setup.failures(fails, t, K)[seated] & (duration <= deadline)
     weights = _rescaled(selection.weights, back)
     before = barrier(progress.params)  # or XLA keeps the copies that the seats started from, only to subtract them
-    change = jax.tree.map(lambda new, old: _weighted_sum(weights, new - old[None]), models, before)
+    change = jax.tree.map(lambda new, old: _weighted_sum(weights, new - old[None]), trained.params, before)
     params, server = setup.server.update(progress.params, change, progress.server, back.any())
-    report = Report(jnp.where(back, train_losses, jnp.nan))
+    report = _report(selector, trained, before, back, duration, answers)
     line = jnp.where(back, seated, K)
-    poll_time = jnp.where(asked, setup.devices.poll_seconds(evaluated, model_bytes), jnp.float32(0)).max()
+    poll_time = jnp.where(asked, setup.devices.poll_seconds(evaluated, model_bytes, trains), jnp.float32(0)).max()
+    poll_time = jnp.minimum(poll_time, deadline) if trains else poll_time
     train_time = jnp.where(filled, jnp.minimum(duration, deadline), jnp.float32(0)).max()
     after = Progress(
         params=params,
@@ -159,15 +171,77 @@ def one_round(
     return after, Record(
         clients=jnp.where(back, selection.clients, -1),
         weights=weights,
-        train_loss=jnp.where(back.any(), _weighted_sum(weights, train_losses) / weights.sum(), jnp.nan),
+        train_loss=jnp.where(back.any(), _weighted_sum(weights, trained.loss) / weights.sum(), jnp.nan),
         available=jnp.sum(clients.available, dtype=jnp.int32),
         polled=jnp.sum(asked, dtype=jnp.int32),
         trained=jnp.sum(filled, dtype=jnp.int32),
         returned=jnp.sum(back, dtype=jnp.int32),
-        poll_samples=jnp.sum(jnp.where(asked, evaluated, 0), dtype=jnp.int32),
-        train_samples=jnp.sum(jnp.where(filled, samples[seated], 0), dtype=jnp.int32),
+        poll_samples=jnp.int32(0) if trains else jnp.sum(jnp.where(asked, evaluated, 0), dtype=jnp.int32),
+        train_samples=jnp.sum(
+            jnp.where(asked, evaluated, 0) if trains else jnp.where(filled, samples[seated], 0), dtype=jnp.int32
+        ),
         seconds=poll_time + train_time,
     )
+
+
+def _facts(setup: Setup, seed: Any, t: Any, model_bytes: int) -> dict[str, Array]:
+    """The facts that the strategy needs: what each device takes, and who will be gone in the next round."""
+    wanted, K, devices, facts = needs(setup.selector), setup.federation.num_clients, setup.devices, {}
+    if "expected_duration" in wanted:
+        facts["expected_duration"] = devices.train_seconds(setup.local.samples(setup.federation.count), model_bytes)
+    if "upload_duration" in wanted:
+        facts["upload_duration"] = devices.upload_seconds(model_bytes, K)
+    if "leaving" in wanted:
+        later, _ = jax.random.split(round_keys(seed, t + 1).world)
+        facts["leaving"] = ~setup.availability(later, t + 1, K)
+    return facts
+
+
+def _report(
+    selector: Selector[Any],
+    trained: Trained,
+    before: Params,
+    back: Bool[Array, " m"],
+    duration: Float[Array, " m"],
+    answers: Float[Array, " K"],
+) -> Report:
+    """What the seats that came back report, and of the rest what the strategy needs."""
+
+    def known(values: Array) -> Array:
+        return jnp.where(back.reshape(-1, *[1] * (values.ndim - 1)), values, jnp.nan)
+
+    wanted = needs(selector)
+    found: dict[str, Any] = {}
+    if wanted & {"norm", "sketch", "head"}:
+        found = jax.vmap(lambda new: measure(selector, jax.tree.leaves(jax.tree.map(jnp.subtract, new, before))))(
+            trained.params
+        )
+    found |= {"square_loss": trained.square_loss, "duration": duration}
+    found = {name: known(values) for name, values in found.items() if name in wanted}
+    return Report(known(trained.loss), **found, polled=answers if "polled" in wanted else None)
+
+
+@functools.partial(jax.jit, static_argnames="model")  # traced once for all programs that contain it
+def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
+    """The metrics of a model.
+
+    ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
+    F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
+    objective can take (0, or -1 for minus-probability), because the true optimum is not known.
+
+    Args:
+        federation: The clients and their data.
+        model: The model.
+        params: Its parameters w'.
+        chosen: The sum of the weights of each client since the last evaluation.
+    """
+    client_loss, client_accuracy = evaluate_clients(federation, model, params)
+    test_loss, test_accuracy = evaluate_test_set(federation, model, params)
+    loss = jnp.sum(federation.share * client_loss)
+    gap = client_loss - model.lowest
+    chosen = chosen / chosen.sum()
+    skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
+    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
 
 
 def play(

@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedpick.protocol import Selector, init_key
+from fedpick.metrics import Payload
+from fedpick.protocol import Selector, init_key, payload
 from fedpick.results import Result
+from fedpick.sim import preflight
 from fedpick.sim._engine import multihost as hosts
 from fedpick.sim._engine.batching import Bundles
 from fedpick.sim._engine.checkpoint import Checkpoint, fingerprint
 from fedpick.sim._engine.compilation import keep_programs, trace_chunk
 from fedpick.sim._engine.eager import EagerRuns
 from fedpick.sim._engine.progress import Bar
-from fedpick.sim._engine.runner import Chunk, Runner, Schedule, rows, sweep
+from fedpick.sim._engine.runner import Cadence, Chunk, Runner, rows, sweep
 from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.datasets import Data
 from fedpick.sim.evaluation import Evaluation
@@ -26,15 +28,6 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local
 from fedpick.sim.models import Model, ModelSpec
 from fedpick.sim.optimizers import Server
-from fedpick.sim.preflight import (
-    check_first_losses,
-    check_fit,
-    check_kinds,
-    check_options,
-    resolve,
-    warn_of_few_available,
-    warn_of_small_clients,
-)
 from fedpick.sim.round import Record, Setup
 
 CHUNK = 100  # rounds, about
@@ -91,38 +84,38 @@ def simulate(
     >>> result.metrics["loss"].shape
     (3, 5)
     """
-    every = check_options(rounds, every, until, watch)
-    data, built = resolve(federation, model)
-    check_kinds(data, built, selector, local, server, failures, devices)
+    every = preflight.check_options(rounds, every, until, watch)
+    data, built = preflight.resolve(federation, model)
+    preflight.check_kinds(data, built, selector, local, server, failures, devices)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", largest=data.largest if local.batches == "epochs" else 0)
     runs, names = sweep(Setup(lean, built, selector, local, server, availability, failures, devices), seeds)
-    check_fit(data, runs.setup.selector, availability, failures)
-    warn_of_small_clients(data, local)
+    preflight.check_fit(data, runs.setup.selector, availability, failures)
+    preflight.warn_of_small_clients(data, local)
     mine = hosts.shares(len(names))[jax.process_index()]
     hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
 
     keep_programs()
     runner: Runner = (Bundles if jit else EagerRuns)(runs.rows(mine))
-    schedule = Schedule.even(rounds, every, CHUNK)
+    cadence = Cadence.even(rounds, every, CHUNK)
     tables = _Tables.begin(runner.begin(), selector.m or data.num_clients)
     file = None
     if checkpoint is not None:
-        file = Checkpoint(Path(checkpoint), fingerprint(trace_chunk(runs, schedule), runs, rounds, every))
+        file = Checkpoint(Path(checkpoint), fingerprint(trace_chunk(runs, cadence), runs, rounds, every))
         saved = file.load(like=(runner.state, tables))
         done = 0 if saved is None else saved[1].rounds
         hosts.same_everywhere(done, "checkpoint must be a file that every host sees, at the same round")
         if saved is not None:
             runner.state, tables = rows(saved, mine)
-    check_first_losses(tables.evaluations.client_loss[:, 0])
-    output = _Output(names, data, _model_bytes(built), schedule, file, watch)
+    preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
+    output = _Output(names, data, _model_bytes(built), payload(selector), cadence, file, watch)
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
             output.show(tables)
             while tables.rounds < rounds and not (until and hosts.all_agree(output.reached(until, tables))):
-                tick = functools.partial(bar.part, tables.rounds, schedule.step(tables.rounds))
-                tables = tables.append(runner.play(tables.rounds, schedule, tick), schedule)
+                tick = functools.partial(bar.part, tables.rounds, cadence.step(tables.rounds))
+                tables = tables.append(runner.play(tables.rounds, cadence, tick), cadence)
                 output.save(runner, tables)
                 bar.update(tables.rounds, tables.evaluations.loss[:, -1])
                 output.show(tables)
@@ -131,7 +124,7 @@ def simulate(
             raise  # the others would wait for this one's results
         LOG.warning("simulate: stopped after round %d of %d; the result ends there", tables.rounds, rounds)
     params, tables = hosts.gather((runner.state.params, tables), len(names))
-    warn_of_few_available(selector, tables.records)
+    preflight.warn_of_few_available(selector, tables.records)
     return output.result(tables, params)
 
 
@@ -161,17 +154,17 @@ class _Tables(NamedTuple):
         """The number of rounds done."""
         return int(self.records.seconds.shape[1])
 
-    def append(self, new: Chunk, schedule: Schedule) -> "_Tables":
+    def append(self, new: Chunk, cadence: Cadence) -> "_Tables":
         """Add the rows of a chunk, without those beyond the last round."""
 
         def join(number: int, old: Any, more: Any) -> Any:
             return np.concatenate([old, more[:, :number]], axis=1) if old.size else more[:, :number]
 
-        step = schedule.step(self.rounds)
+        step = cadence.step(self.rounds)
         records = jax.tree.map(lambda x: x.reshape(x.shape[0], -1, *x.shape[3:]), new[0])
         return _Tables(
             jax.tree.map(functools.partial(join, step), self.records, records),
-            jax.tree.map(functools.partial(join, -(-step // schedule.every)), self.evaluations, new[1]),
+            jax.tree.map(functools.partial(join, -(-step // cadence.every)), self.evaluations, new[1]),
         )
 
 
@@ -181,7 +174,8 @@ class _Output(NamedTuple):
     runs: list[dict[str, Any]]
     federation: Federation
     model_bytes: int
-    schedule: Schedule
+    payload: Payload
+    cadence: Cadence
     file: Checkpoint | None
     watch: Callable[[Result], object] | None
 
@@ -191,11 +185,12 @@ class _Output(NamedTuple):
             runs=[dict(run) for run in self.runs],
             share=np.asarray(self.federation.share),
             model_bytes=self.model_bytes,
-            evaluated=np.minimum(np.arange(tables.evaluations.loss.shape[1]) * self.schedule.every, tables.rounds),
+            evaluated=np.minimum(np.arange(tables.evaluations.loss.shape[1]) * self.cadence.every, tables.rounds),
             metrics=tables.evaluations._asdict(),
             records=tables.records._asdict(),
             params=params,
-            finished=tables.rounds == self.schedule.rounds,
+            finished=tables.rounds == self.cadence.rounds,
+            payload=self.payload,
         )
 
     def reached(self, until: tuple[str, float], tables: _Tables) -> bool:

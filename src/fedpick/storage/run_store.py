@@ -32,7 +32,7 @@ from fedpick.metrics import Numbers
 from fedpick.storage.atomic import PART, write_atomic
 
 LOG = logging.getLogger("fedpick")
-FORMAT = 2
+FORMAT = 2  # of experiment.json and of findings
 FILES = ("experiment.json", "result.npz", "summary.json")
 PACKAGES = ("fedpick", "jax", "jaxlib", "numpy", "optax", "flwr")
 
@@ -127,19 +127,19 @@ class RunStore:
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)
         files = {"result.npz": content.getvalue(), "summary.json": _json(plain_numbers(summary))}
-        about = {"format": FORMAT, "identity": identity, **about, "versions": versions(*PACKAGES), "device": device()}
+        about = {"format": FORMAT, "identity": identity, **about, **_made_with()}
         about["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         files["experiment.json"] = _json({**about, "checksum": _checksum(about)})
-        target = self.folder / "runs" / identity
-        part = Path(tempfile.mkdtemp(dir=target.parent, prefix=PART))
+        place = self.folder / "runs" / identity
+        part = Path(tempfile.mkdtemp(dir=place.parent, prefix=PART))
         old = part.with_name(f"{part.name}-old")
         try:
             for name, data in files.items():
                 write_atomic(part / name, data, owner="store")
             part.chmod(0o755)
-            if target.exists():
-                os.replace(target, old)
-            os.replace(part, target)
+            if place.exists():
+                os.replace(place, old)
+            os.replace(part, place)
         finally:
             for left in (part, old):
                 shutil.rmtree(left, ignore_errors=True)
@@ -156,14 +156,11 @@ class RunStore:
         path = self.folder / "findings" / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
         if path.exists():
             try:
-                kept = json.loads(path.read_text())
-                if kept.pop("checksum") != _checksum(kept):
-                    raise ValueError("its checksum is wrong")
-                return kept["found"]
+                return _verified(path)["found"]
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 LOG.warning("store: %s is not a complete finding (%r); it is made again", path, error)
         found = json.loads(json.dumps(compute(), allow_nan=False))
-        kept = {"name": name, "settings": settings, "found": found, "versions": versions(*PACKAGES), "device": device()}
+        kept = {"format": FORMAT, "name": name, "settings": settings, "found": found, **_made_with()}
         write_atomic(path, _json({**kept, "checksum": _checksum(kept)}), owner="store")
         return found
 
@@ -186,11 +183,7 @@ class RunStore:
 
 def _read(folder: Path) -> StoredRun:
     """The run in this folder; a ValueError where a checksum, the version or the identity is wrong."""
-    about = dict(json.loads((folder / "experiment.json").read_text()))
-    if about.get("format") != FORMAT:
-        raise ValueError(f"its format is {about.get('format', 1)}, and this fedpick reads format {FORMAT}")
-    if about.pop("checksum") != _checksum(about):
-        raise ValueError("the checksum of experiment.json is wrong")
+    about = _verified(folder / "experiment.json")
     if about["identity"] != folder.name:
         raise ValueError(f"it is the run {about['identity']}")
     content = {name: (folder / name).read_bytes() for name in about["sha256"]}
@@ -200,6 +193,20 @@ def _read(folder: Path) -> StoredRun:
     with np.load(io.BytesIO(content["result.npz"]), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     return StoredRun(about, arrays, dict(json.loads(content["summary.json"])))
+
+
+def _verified(path: Path) -> dict[str, Any]:
+    """The table in a JSON file, less its checksum; a ValueError where that or the version is wrong."""
+    plain = dict(json.loads(path.read_text()))
+    if plain.get("format") != FORMAT:
+        raise ValueError(f"its format is {plain.get('format', 1)}, and this fedpick reads format {FORMAT}")
+    if plain.pop("checksum") != _checksum(plain):
+        raise ValueError(f"the checksum of {path.name} is wrong")
+    return plain
+
+
+def _made_with() -> dict[str, Any]:
+    return {"versions": versions(*PACKAGES), "device": device()}
 
 
 def _checksum(plain: Mapping[str, Any]) -> str:

@@ -156,24 +156,14 @@ def skews(
     return Skews(rho_bar, rho_bar if agree else rho_tilde, number, how)
 
 
-def mean_weights(
-    selector: Selector[Any],
-    problem: Problem,
-    w: ArrayLike,
-    *,
-    method: Method = "best",
-    draws: int = 10_000,
-    seed: int = 0,
-) -> ExpectedWeights:
+def mean_weights(selector: Selector[Any], problem: Problem, w: ArrayLike, **options: Any) -> ExpectedWeights:
     """The mean weight of each client at many models, [n, K].
 
     Args:
         selector: The strategy.
         problem: The problem.
         w: Models [n, v].
-        method: See ``expected_seats``.
-        draws: Monte-Carlo rounds.
-        seed: Monte-Carlo seed.
+        **options: ``method``, ``draws`` and ``seed``, as for ``expected_seats``.
 
     >>> from fedpick import Rand
     >>> from fedpick.theory import two_clients
@@ -182,7 +172,7 @@ def mean_weights(
            [0.5, 0.5]])
     """
     losses = problem.values(_check_points("mean_weights", w, problem))
-    return expected_seats(selector, problem.share, losses, method=method, draws=draws, seed=seed)
+    return expected_seats(selector, problem.share, losses, **options)
 
 
 def grid(low: float, high: float, *, per_axis: int, v: int) -> NDArray[Any]:

@@ -24,7 +24,7 @@ from fedpick.sim._engine.compilation import (
     start,
 )
 from fedpick.sim._engine.multihost import divide
-from fedpick.sim._engine.runner import Chunk, Runs, Schedule, concatenate, rows
+from fedpick.sim._engine.runner import Cadence, Chunk, Runs, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.round import Progress
 
@@ -60,10 +60,10 @@ class Bundles:
         first: Evaluation = self._run(self._compile(EvaluationProgram))
         return first
 
-    def play(self, first: int, schedule: Schedule, tick: Callable[[float], None]) -> Chunk:
-        form = SplitPrograms if self._evaluates_mostly(schedule.every) else compile_chunk
-        programs = self._compile(functools.partial(form, schedule), first, schedule.stop)
-        new: Chunk = self._run(programs, first, schedule.stop, tick=tick)
+    def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
+        form = SplitPrograms if self._evaluates_mostly(cadence.every) else compile_chunk
+        programs = self._compile(functools.partial(form, cadence), first, cadence.stop)
+        new: Chunk = self._run(programs, first, cadence.stop, tick=tick)
         return new
 
     @property

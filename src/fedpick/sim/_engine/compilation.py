@@ -14,11 +14,11 @@ import numpy as np
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
-from fedpick.sim._engine.runner import Chunk, Runs, Schedule, Tree
-from fedpick.sim.evaluation import Evaluation, evaluate
+from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
+from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
-from fedpick.sim.round import Progress, Record, Setup, begin, first_model, play, train_only
+from fedpick.sim.round import Progress, Record, Setup, begin, evaluate, first_model, play, train_only
 
 MAPS = 30_000  # of memory, from which on programs are released
 
@@ -97,9 +97,9 @@ def jit_program(program: Callable[..., Any]) -> Any:
     return jax.jit(program, static_argnames=static, compiler_options=options)
 
 
-def compile_chunk(schedule: Schedule, *arguments: Any) -> Any:
+def compile_chunk(cadence: Cadence, *arguments: Any) -> Any:
     """``chunk`` for arguments of these shapes, as one program."""
-    return jit_program(chunk).lower(*arguments, every=schedule.every, blocks=schedule.blocks).compile()
+    return jit_program(chunk).lower(*arguments, every=cadence.every, blocks=cadence.blocks).compile()
 
 
 class EvaluationProgram:
@@ -123,9 +123,9 @@ class SplitPrograms:
     compiled as suits it. A program that does little is not worth the calls.
     """
 
-    def __init__(self, schedule: Schedule, runs: Runs, progress: Progress, first: int, stop: int | None) -> None:
-        self.schedule = schedule
-        self.rounds = jit_program(rounds).lower(runs, progress, first, stop, every=schedule.every).compile()
+    def __init__(self, cadence: Cadence, runs: Runs, progress: Progress, first: int, stop: int | None) -> None:
+        self.cadence = cadence
+        self.rounds = jit_program(rounds).lower(runs, progress, first, stop, every=cadence.every).compile()
         self.evaluation = EvaluationProgram(runs, progress)
 
     def __call__(self, runs: Runs, progress: Progress, first: int, stop: int | None) -> tuple[Progress, Chunk]:
@@ -134,7 +134,7 @@ class SplitPrograms:
         records: list[Record] = []
         evaluations: list[Future[Evaluation]] = []
         with ThreadPoolExecutor(1) as beside:
-            for t in range(first, first + self.schedule.step(first), self.schedule.every):
+            for t in range(first, first + self.cadence.step(first), self.cadence.every):
                 progress, record = wait(self.rounds(runs, progress, t, stop))
                 records.append(record)
                 evaluations.append(beside.submit(lambda state: wait(self.evaluation(runs, state)[1]), progress))
@@ -147,12 +147,12 @@ def _blocks(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *trees)
 
 
-def trace_chunk(runs: Runs, schedule: Schedule) -> Any:
+def trace_chunk(runs: Runs, cadence: Cadence) -> Any:
     """The jaxpr of a chunk of one of these runs; nothing is run, and on a CPU nothing is traced that is not played."""
     one = runs.rows(range(1))
     params = jax.eval_shape(functools.partial(first_models, one.setup.model), one.seeds)
     progress = jax.eval_shape(start, one, params)
-    traced = jit_program(chunk).trace(one, progress, 0, schedule.stop, every=schedule.every, blocks=schedule.blocks)
+    traced = jit_program(chunk).trace(one, progress, 0, cadence.stop, every=cadence.every, blocks=cadence.blocks)
     return traced.jaxpr
 
 

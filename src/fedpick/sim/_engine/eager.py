@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.protocol import Selection
-from fedpick.sim._engine.runner import Chunk, Runs, Schedule, Tree
+from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.round import Progress, Setup, begin, first_model, one_round
 
@@ -27,11 +27,11 @@ class EagerRuns:
             self.progress = [begin(setup, first_model(setup.model, seed)) for setup, seed in pairs]
             return _numbers([first.evaluate(setup) for setup, first in zip(self.setups, self.progress, strict=True)])
 
-    def play(self, first: int, schedule: Schedule, tick: Callable[[float], None]) -> Chunk:
+    def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
         played = []
         for run, setup in enumerate(self.setups):
             with jax.disable_jit():
-                played.append(_play(setup, self.seeds[run], self.progress[run], first, schedule))
+                played.append(_play(setup, self.seeds[run], self.progress[run], first, cadence))
             tick((run + 1) / len(self.seeds))
         self.progress = [progress for progress, _ in played]
         return _numbers([chunk for _, chunk in played])
@@ -46,23 +46,23 @@ class EagerRuns:
         self.progress = [jax.tree.unflatten(tree, map(jnp.asarray, own)) for own in zip(*leaves, strict=True)]
 
 
-def _play(setup: Setup, seed: int, progress: Progress, first: int, schedule: Schedule) -> tuple[Progress, Chunk]:
+def _play(setup: Setup, seed: int, progress: Progress, first: int, cadence: Cadence) -> tuple[Progress, Chunk]:
     """A chunk of one run; rows beyond the last round repeat the last."""
     records, evaluations = [], []
-    for start in range(first, first + schedule.every * schedule.blocks, schedule.every):
+    for start in range(first, first + cadence.every * cadence.blocks, cadence.every):
         progress = progress.reset_chosen()
-        for t in range(start, start + schedule.every):
-            if t < schedule.rounds:
+        for t in range(start, start + cadence.every):
+            if t < cadence.rounds:
                 try:
                     progress, record = one_round(setup, seed, progress, t, _Inspector(t))
                 except Exception as error:
                     error.add_note(f"in round {t} of the run with seed {seed}")
                     raise
             records.append(record)
-        if start < schedule.rounds:
+        if start < cadence.rounds:
             found = progress.evaluate(setup)
         evaluations.append(found)
-    shape = (schedule.blocks, schedule.every)
+    shape = (cadence.blocks, cadence.every)
     shaped = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), _stack(records))
     return progress, (shaped, _stack(evaluations))
 
@@ -77,14 +77,14 @@ class _Inspector:
         trained = []
         for seat, client in enumerate(np.asarray(selection.clients)):
             try:
-                params, loss = one_seat(jnp.int32(seat), jnp.maximum(jnp.int32(client), 0))
+                found = one_seat(jnp.int32(seat), jnp.maximum(jnp.int32(client), 0))
             except Exception as error:
                 error.add_note(f"while client {client} trained in seat {seat}")
                 raise
-            if client >= 0 and not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(params)):
+            if client >= 0 and not all(bool(jnp.isfinite(leaf).all()) for leaf in jax.tree.leaves(found.params)):
                 where = f"round {self.t}, client {client} (seat {seat})"
-                raise FloatingPointError(f"simulate: {where}: the local model must be finite, its loss is {loss}")
-            trained.append((params, loss))
+                raise FloatingPointError(f"simulate: {where}: the local model must be finite, its loss is {found.loss}")
+            trained.append(found)
         return _stack(trained)
 
 

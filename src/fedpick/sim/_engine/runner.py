@@ -70,7 +70,7 @@ def _plain(number: Any) -> int | float:
     return int(number) if number.dtype.kind in "iu" else float(str(number))
 
 
-class Schedule(NamedTuple):
+class Cadence(NamedTuple):
     """When to evaluate: after ``every`` rounds, ``blocks`` times in a chunk of rounds."""
 
     rounds: int
@@ -78,11 +78,11 @@ class Schedule(NamedTuple):
     blocks: int
 
     @classmethod
-    def even(cls, rounds: int, every: int, chunk: int) -> "Schedule":
+    def even(cls, rounds: int, every: int, chunk: int) -> "Cadence":
         """Chunks of about ``chunk`` rounds, all nearly as full as the others.
 
-        >>> Schedule.even(rounds=250, every=10, chunk=100)
-        Schedule(rounds=250, every=10, blocks=9)
+        >>> Cadence.even(rounds=250, every=10, chunk=100)
+        Cadence(rounds=250, every=10, blocks=9)
         """
         evaluations = -(-rounds // every)
         chunks = -(-evaluations // max(1, chunk // every))
@@ -111,7 +111,7 @@ class Runner(Protocol):
     def begin(self) -> Evaluation:
         """Start every run and evaluate the initial models."""
 
-    def play(self, first: int, schedule: Schedule, tick: Callable[[float], None]) -> Chunk:
+    def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
         """Play a chunk of every run from round ``first`` on; ``tick`` is called with the fraction that is done."""
 
 

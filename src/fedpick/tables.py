@@ -1,0 +1,127 @@
+"""The tables of names, one per role: a new strategy, data set or model is its file plus one row here.
+
+A row says where the class is, as "package.module:Class", which is imported when it is used.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Row(NamedTuple):
+    """The address of a class and the parameters that the name fixes.
+
+    A fixed parameter that is an address itself is an object of that class; its fields are given beside the others.
+    """
+
+    address: str
+    fixed: Mapping[str, Any] = {}
+
+
+class Strategy(NamedTuple):
+    """A row of a strategy, with costs per round: K clients, m seats, d candidates, w the bytes of a model."""
+
+    address: str
+    fixed: Mapping[str, Any]
+    picks: str
+    polled: str
+    messages: str
+    traffic: str
+    reference: str
+
+
+_CHO = "Cho, Wang, Joshi 2020"
+_NO_POLL = ("nothing", "2m", "2m w")
+_REPORTED = ("nothing", "2m", "2m w + m scalars")
+_POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
+_TRAINED = ("norm of the update", "2d + 2m", "(d + m) w + d scalars")
+_OPTIMAL = "fedpick.selectors:OptimalSampling"
+_POW = "fedpick.selectors:PowerOfChoice"
+_SHRINKING = {"loss": "full", "d": "fedpick.selectors:Shrinking"}
+
+# fmt: off
+STRATEGIES: dict[str, Strategy] = {
+    "rand": Strategy("fedpick.selectors:Rand", {"replace": True},
+                     "m seats by data share, with replacement", *_NO_POLL, "McMahan et al. 2017; " + _CHO),
+    "rand-distinct": Strategy("fedpick.selectors:Rand", {"replace": False},
+                              "m distinct clients by data share", *_NO_POLL, _CHO),
+    "uniform": Strategy("fedpick.selectors:Uniform", {},
+                        "m distinct clients uniformly, weights p_k K / m", *_NO_POLL, "Li et al. 2020"),
+    "full": Strategy("fedpick.selectors:Full", {},
+                     "everybody, weights p_k", "nothing", "2K", "2K w", "McMahan et al. 2017"),
+    "pow-d": Strategy(_POW, {"loss": "full"},
+                      "the m highest losses of d candidates", "full local loss", *_POLLED, _CHO),
+    "cpow-d": Strategy(_POW, {"loss": "batch"},
+                       "the same by a mini-batch estimate", "mini-batch loss", *_POLLED, _CHO),
+    "rpow-d": Strategy(_POW, {"loss": "stale"},
+                       "the same by the last training loss", *_REPORTED, _CHO),
+    "adapow-d": Strategy(_POW, _SHRINKING,
+                         "pow-d with d shrinking from K to m", "full local loss", *_POLLED, "Cho, Wang, Joshi 2022"),
+    "afl": Strategy("fedpick.selectors:AFL", {"valuation": "loss"},
+                    "softmax over last training losses", *_REPORTED, "Goetz et al. 2019; " + _CHO),
+    "afl-sqrt-size": Strategy("fedpick.selectors:AFL", {"valuation": "sqrt-size"},
+                              "the same with sqrt(D_k) times the loss", *_REPORTED, "Goetz et al. 2019"),
+    "clustered-size": Strategy("fedpick.selectors:ClusteredSize", {},
+                               "one client of each of m groups of like size, by data share", *_NO_POLL,
+                               "Fraboni et al. 2021"),
+    "ocs": Strategy(_OPTIMAL, {"exact": True},
+                    "m of d updates by their norms, weights p_k / pi_k", *_TRAINED, "Chen et al. 2022"),
+    "aocs": Strategy(_OPTIMAL, {"exact": False},
+                     "the same approximately, by sums alone", *_TRAINED, "Chen et al. 2022"),
+    "k-vib": Strategy("fedpick.selectors:KVib", {},
+                      "m clients by their past norms, weights p_k / pi_k", *_NO_POLL, "Zeng et al. 2023"),
+    "tifl": Strategy("fedpick.selectors:TiFL", {},
+                     "m of one tier of like speed, tiers of high loss more often", *_REPORTED, "Chai et al. 2020"),
+    "fedcs": Strategy("fedpick.selectors:FedCS", {},
+                      "of d candidates, at most m that keep the deadline", "nothing", "2d + 2m", "2m w + 2d scalars",
+                      "Nishio, Yonetani 2019"),
+    "refl": Strategy("fedpick.selectors:REFL", {},
+                     "m uniformly, those about to leave first", *_NO_POLL, "Abdelmoniem et al. 2023"),
+}
+# fmt: on
+
+# By the protocol that a field is annotated with.
+ROLES: dict[str, Mapping[str, Row | Strategy]] = {
+    "Selector": STRATEGIES,
+    "Schedule": {"shrinking": Row("fedpick.selectors:Shrinking")},
+    "Score": {
+        "local-loss": Row("fedpick.selectors:LocalLoss"),
+        "clipped-loss": Row("fedpick.selectors:ClippedLoss"),
+        "q-fair-loss": Row("fedpick.selectors:QFairLoss"),
+    },
+    "Data": {
+        "synthetic": Row("fedpick.sim:Synthetic"),
+        "quadratic": Row("fedpick.sim:Quadratic"),
+        "digits": Row("fedpick.sim:Digits"),
+        "fashion-mnist": Row("fedpick.sim:FashionMNIST"),
+        "arrays": Row("fedpick.sim:Arrays"),
+    },
+    "Partition": {
+        "iid": Row("fedpick.sim:IID"),
+        "dirichlet": Row("fedpick.sim:Dirichlet"),
+        "shards": Row("fedpick.sim:Shards"),
+        "power-law": Row("fedpick.sim:PowerLaw"),
+    },
+    "ModelSpec": {
+        "logistic": Row("fedpick.sim:Logistic"),
+        "mlp": Row("fedpick.sim:MLP"),
+        "quadratic": Row("fedpick.sim:QuadraticModel"),
+    },
+    "Availability": {
+        "always": Row("fedpick.sim:Always"),
+        "alternating-halves": Row("fedpick.sim:AlternatingHalves"),
+        "bernoulli": Row("fedpick.sim:Bernoulli"),
+        "day-and-night": Row("fedpick.sim:DayAndNight"),
+        "trace": Row("fedpick.sim:Trace"),
+    },
+    "RateSchedule": {
+        "step-decay": Row("fedpick.sim:StepDecay"),
+        "optax": Row("fedpick.sim:OptaxSchedule"),
+    },
+    "Optimizer": {
+        "sgd": Row("optax:sgd"),
+        "momentum": Row("optax:sgd", {"momentum": 0.9}),
+        "adam": Row("optax:adam"),
+        "adagrad": Row("optax:adagrad"),
+        "yogi": Row("optax:yogi"),
+    },
+}
