@@ -40,12 +40,15 @@ if TYPE_CHECKING:
     from fedpick.selectors import (
         AFL,
         REFL,
+        UCBCS,
         ClippedLoss,
         ClusteredSize,
         FedCS,
         Full,
+        Halving,
         KVib,
         LocalLoss,
+        Oort,
         OptimalSampling,
         PowerOfChoice,
         QFairLoss,
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
         Schedule,
         Score,
         Shrinking,
+        Switch,
         TiFL,
         Uniform,
     )
@@ -67,8 +71,8 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss ClusteredSize FedCS Full KVib LocalLoss OptimalSampling PowerOfChoice "
-    "QFairLoss REFL Rand Schedule Score Shrinking TiFL Uniform",
+    "selectors": "AFL ClippedLoss ClusteredSize FedCS Full Halving KVib LocalLoss Oort OptimalSampling "
+    "PowerOfChoice QFairLoss REFL Rand Schedule Score Shrinking Switch TiFL UCBCS Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
 _ROOMS = [name for name, module in _NAMES.items() if not module]
@@ -77,15 +81,18 @@ __all__ = [
     "AFL",
     "REFL",
     "STRATEGIES",
+    "UCBCS",
     "Clients",
     "ClippedLoss",
     "ClusteredSize",
     "FedCS",
     "Full",
+    "Halving",
     "KVib",
     "LawBrokenError",
     "Ledger",
     "LocalLoss",
+    "Oort",
     "OptimalSampling",
     "Picked",
     "PowerOfChoice",
@@ -98,6 +105,7 @@ __all__ = [
     "Selection",
     "Selector",
     "Shrinking",
+    "Switch",
     "TiFL",
     "Uniform",
     "check_selector",

@@ -37,6 +37,8 @@ _TRAINED = ("norm of the update", "2d + 2m", "(d + m) w + d scalars")
 _OPTIMAL = "fedpick.selectors:OptimalSampling"
 _POW = "fedpick.selectors:PowerOfChoice"
 _SHRINKING = {"loss": "full", "d": "fedpick.selectors:Shrinking"}
+_SWITCH = {"loss": "full", "d": "fedpick.selectors:Switch"}
+_HALVING = {"loss": "full", "d": "fedpick.selectors:Halving"}
 
 # fmt: off
 STRATEGIES: dict[str, Strategy] = {
@@ -56,10 +58,21 @@ STRATEGIES: dict[str, Strategy] = {
                        "the same by the last training loss", *_REPORTED, _CHO),
     "adapow-d": Strategy(_POW, _SHRINKING,
                          "pow-d with d shrinking from K to m", "full local loss", *_POLLED, "Cho, Wang, Joshi 2022"),
+    "adapow-d-switch": Strategy(_POW, _SWITCH,
+                                "pow-d with d = K at first, then m", "full local loss", *_POLLED,
+                                "Cho, Wang, Joshi 2022"),
+    "adapow-d-halving": Strategy(_POW, _HALVING,
+                                 "pow-d with d = K, K/2, K/4, K/8, m", "full local loss", *_POLLED,
+                                 "Cho, Wang, Joshi 2022"),
     "afl": Strategy("fedpick.selectors:AFL", {"valuation": "loss"},
                     "softmax over last training losses", *_REPORTED, "Goetz et al. 2019; " + _CHO),
     "afl-sqrt-size": Strategy("fedpick.selectors:AFL", {"valuation": "sqrt-size"},
                               "the same with sqrt(D_k) times the loss", *_REPORTED, "Goetz et al. 2019"),
+    "ucb-cs": Strategy("fedpick.selectors:UCBCS", {},
+                       "the highest discounted losses, with a bonus for the unseen", "nothing", "2m",
+                       "2m w + 2m scalars", "Cho, Gupta, Joshi, Yagan 2020"),
+    "oort": Strategy("fedpick.selectors:Oort", {},
+                     "by squared loss and speed, some seats for the unseen", *_REPORTED, "Lai et al. 2021"),
     "clustered-size": Strategy("fedpick.selectors:ClusteredSize", {},
                                "one client of each of m groups of like size, by data share", *_NO_POLL,
                                "Fraboni et al. 2021"),
@@ -82,7 +95,11 @@ STRATEGIES: dict[str, Strategy] = {
 # By the protocol that a field is annotated with.
 ROLES: dict[str, Mapping[str, Row | Strategy]] = {
     "Selector": STRATEGIES,
-    "Schedule": {"shrinking": Row("fedpick.selectors:Shrinking")},
+    "Schedule": {
+        "shrinking": Row("fedpick.selectors:Shrinking"),
+        "switch": Row("fedpick.selectors:Switch"),
+        "halving": Row("fedpick.selectors:Halving"),
+    },
     "Score": {
         "local-loss": Row("fedpick.selectors:LocalLoss"),
         "clipped-loss": Row("fedpick.selectors:ClippedLoss"),

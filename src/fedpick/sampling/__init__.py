@@ -18,7 +18,7 @@ from fedpick.sampling.draws import (
 )
 from fedpick.sampling.inclusion import inclusion_probabilities, systematic
 from fedpick.sampling.ranks import fill_unknown, nth_smallest, portion
-from fedpick.sampling.seats import seat, seat_by_size, shares, top_k, top_k_mask, weighted
+from fedpick.sampling.seats import in_turn, seat, seat_by_size, shares, top_k, top_k_mask, weighted
 from fedpick.sampling.strata import stratified
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "fill_unknown",
     "first_k",
     "first_k_mask",
+    "in_turn",
     "inclusion_probabilities",
     "integers",
     "nth_smallest",

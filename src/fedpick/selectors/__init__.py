@@ -4,23 +4,28 @@ from fedpick.selectors.afl import AFL
 from fedpick.selectors.clustered_size import ClusteredSize
 from fedpick.selectors.fedcs import FedCS
 from fedpick.selectors.kvib import KVib
+from fedpick.selectors.oort import Oort
 from fedpick.selectors.optimal import OptimalSampling
 from fedpick.selectors.power import PowerOfChoice
 from fedpick.selectors.rand import Full, Rand, Uniform
 from fedpick.selectors.refl import REFL
-from fedpick.selectors.schedule import Schedule, Shrinking
+from fedpick.selectors.schedule import Halving, Schedule, Shrinking, Switch
 from fedpick.selectors.score import ClippedLoss, LocalLoss, OwnScore, QFairLoss, Score
 from fedpick.selectors.tifl import TiFL
+from fedpick.selectors.ucb import UCBCS
 
 __all__ = [
     "AFL",
     "REFL",
+    "UCBCS",
     "ClippedLoss",
     "ClusteredSize",
     "FedCS",
     "Full",
+    "Halving",
     "KVib",
     "LocalLoss",
+    "Oort",
     "OptimalSampling",
     "OwnScore",
     "PowerOfChoice",
@@ -29,6 +34,7 @@ __all__ = [
     "Schedule",
     "Score",
     "Shrinking",
+    "Switch",
     "TiFL",
     "Uniform",
 ]
