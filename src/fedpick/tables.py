@@ -33,6 +33,7 @@ _CHO = "Cho, Wang, Joshi 2020"
 _NO_POLL = ("nothing", "2m", "2m w")
 _REPORTED = ("nothing", "2m", "2m w + m scalars")
 _POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
+_INNER = ("as the other", "as the other", "as the other")
 _TRAINED = ("norm of the update", "2d + 2m", "(d + m) w + d scalars")
 _OPTIMAL = "fedpick.selectors:OptimalSampling"
 _POW = "fedpick.selectors:PowerOfChoice"
@@ -89,6 +90,25 @@ STRATEGIES: dict[str, Strategy] = {
                       "Nishio, Yonetani 2019"),
     "refl": Strategy("fedpick.selectors:REFL", {},
                      "m uniformly, those about to leave first", *_NO_POLL, "Abdelmoniem et al. 2023"),
+    "clustered-similarity": Strategy("fedpick.selectors:ClusteredSimilarity", {},
+                                     "a client from each of m clusters of similar updates", *_NO_POLL,
+                                     "Fraboni et al. 2021"),
+    "divfl": Strategy("fedpick.selectors:DivFL", {},
+                      "m clients whose updates stand for those of all", *_NO_POLL, "Balakrishnan et al. 2022"),
+    "hics-fl": Strategy("fedpick.selectors:HiCS", {},
+                        "m of clusters by output bias, balanced labels first", *_NO_POLL, "Chen, Vikalo 2024"),
+    "fedcor": Strategy("fedpick.selectors:FedCor", {},
+                       "m whose losses fall with those of all, by a Gaussian process",
+                       "full local loss of all, in some rounds", "2m, 2K + 2m with a poll",
+                       "2m w, (K + 2m) w + K scalars with a poll", "Tang et al. 2022"),
+    "cooldown": Strategy("fedpick.selectors:Cooldown", {},
+                         "those of another strategy, then a rest", *_INNER, "Sun et al. 2025"),
+    "explore": Strategy("fedpick.selectors:Explore", {},
+                        "those of another strategy, some seats by rand", *_INNER, "Goetz et al. 2019"),
+    "mixture": Strategy("fedpick.selectors:Mixture", {},
+                        "those of one of several strategies, drawn each round", *_INNER, "fedpick"),
+    "fedau": Strategy("fedpick.selectors:Unbiased", {},
+                      "those of another strategy, weights p_k / pi_k", *_INNER, "Wang, Ji 2024 (FedAU)"),
 }
 # fmt: on
 

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -251,7 +252,14 @@ def names(plains: Sequence[Plain]) -> tuple[str, ...]:
 
 
 def _name(plain: Plain, different: Plain) -> str:
-    selector: Any = plain.get("selector")
-    kind = str(selector.get("kind")) if isinstance(selector, dict) else str(selector)
-    shown = {path: value for path, value in different.items() if value != "" and path != "selector.kind"}
-    return ", ".join([kind, *(f"{path.removeprefix('selector.')} = {value}" for path, value in shown.items())])
+    shown = {path: value for path, value in different.items() if value != "" and path.split(".")[-1] != "kind"}
+    others = (f"{re.sub(r'^(selector[.])+', '', path)} = {value}" for path, value in shown.items())
+    return ", ".join([_kind(plain.get("selector")), *others])
+
+
+def _kind(selector: Any) -> str:
+    """The kind of a strategy, with those that it holds: "cooldown(pow-d)"."""
+    if not isinstance(selector, Mapping):
+        return str(selector)
+    held = [selector["selector"]] if "selector" in selector else selector.get("selectors", [])
+    return str(selector.get("kind")) + (f"({', '.join(map(_kind, held))})" if held else "")
