@@ -16,14 +16,18 @@ import fedpick
 GOLDEN = Path(__file__).parent / "support" / "golden_picks.json"
 
 
+run = jax.jit(scan)
+run_seeds = jax.jit(jax.vmap(scan, in_axes=(None, 0, None)))
+
+
 @pytest.mark.parametrize("partial", [False, True], ids=["all available", "some available"])
 @pytest.mark.parametrize("name", EVERY)
 def test_loop_scan_and_vmapped_scan_pick_the_same_clients(name, partial):
     selector, worlds = every()[name], world(200, partial)
     state, (candidates, selection) = loop(selector, 5, worlds)
     seeds = jnp.array([4, 5, 6], jnp.int32)
-    alone = jax.jit(scan)(selector, 5, worlds)
-    batch = jax.jit(jax.vmap(scan, in_axes=(None, 0, None)))(selector, seeds, worlds)
+    alone = run(selector, 5, worlds)
+    batch = run_seeds(selector, seeds, worlds)
     for final, (candidates_too, selection_too) in (alone, jax.tree.map(lambda x: x[1], batch)):
         np.testing.assert_array_equal(candidates, candidates_too)
         np.testing.assert_array_equal(selection.clients, selection_too.clients)

@@ -1,6 +1,7 @@
 """One round of federated averaging with any selector, and many rounds as one program."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -68,6 +69,11 @@ class Progress(NamedTuple):
     def reset_chosen(self) -> "Progress":
         """The same after an evaluation."""
         return self._replace(chosen=jnp.zeros_like(self.chosen))
+
+    def evaluate(self, setup: Setup) -> Evaluation:
+        """The metrics of the present model."""
+        metrics: Evaluation = evaluate(setup.federation, setup.model, self.params, self.chosen)
+        return metrics
 
 
 class Record(NamedTuple):
@@ -215,19 +221,25 @@ def _report(
     return Report(known(trained.loss), **found, polled=answers if "polled" in wanted else None)
 
 
-def evaluate(setup: Setup, progress: Progress) -> Evaluation:
-    """The metrics of the current model.
+@functools.partial(jax.jit, static_argnames="model")  # traced once for all programs that contain it
+def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
+    """The metrics of a model.
 
     ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
     F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
     objective can take (0, or -1 for minus-probability), because the true optimum is not known.
+
+    Args:
+        federation: The clients and their data.
+        model: The model.
+        params: Its parameters w'.
+        chosen: The sum of the weights of each client since the last evaluation.
     """
-    federation, model = setup.federation, setup.model
-    client_loss, client_accuracy = evaluate_clients(federation, model, progress.params)
-    test_loss, test_accuracy = evaluate_test_set(federation, model, progress.params)
+    client_loss, client_accuracy = evaluate_clients(federation, model, params)
+    test_loss, test_accuracy = evaluate_test_set(federation, model, params)
     loss = jnp.sum(federation.share * client_loss)
     gap = client_loss - model.lowest
-    chosen = progress.chosen / progress.chosen.sum()
+    chosen = chosen / chosen.sum()
     skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
     return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
 
@@ -239,7 +251,7 @@ def play(
 
     def block(progress: Progress, first: Any) -> tuple[Progress, tuple[Record, Evaluation]]:
         progress, records = train_only(setup, seed, progress, first, stop, every)
-        progress, found = _before(stop, first, lambda progress: (progress, evaluate(setup, progress)), progress)
+        progress, found = _before(stop, first, lambda progress: (progress, progress.evaluate(setup)), progress)
         return progress, (records, found)
 
     firsts = start + every * jnp.arange(blocks, dtype=jnp.int32)
