@@ -1,7 +1,6 @@
 """One round of federated averaging with any selector, and many rounds as one program."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -72,8 +71,7 @@ class Progress(NamedTuple):
 
     def evaluate(self, setup: Setup) -> Evaluation:
         """The metrics of the present model."""
-        metrics: Evaluation = evaluate(setup.federation, setup.model, self.params, self.chosen)
-        return metrics
+        return evaluate(setup.federation, setup.model, self.params, self.chosen)
 
 
 class Record(NamedTuple):
@@ -221,7 +219,6 @@ def _report(
     return Report(known(trained.loss), **found, polled=answers if "polled" in wanted else None)
 
 
-@functools.partial(jax.jit, static_argnames="model")  # traced once for all programs that contain it
 def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
     """The metrics of a model.
 

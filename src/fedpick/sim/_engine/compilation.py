@@ -148,12 +148,14 @@ def _blocks(trees: list[Any]) -> Any:
 
 
 def trace_chunk(runs: Runs, cadence: Cadence) -> Any:
-    """The jaxpr of a chunk of one of these runs; nothing is run, and on a CPU nothing is traced that is not played."""
-    one = runs.rows(range(1))
-    params = jax.eval_shape(functools.partial(first_models, one.setup.model), one.seeds)
-    progress = jax.eval_shape(start, one, params)
-    traced = jit_program(chunk).trace(one, progress, 0, cadence.stop, every=cadence.every, blocks=cadence.blocks)
-    return traced.jaxpr
+    """The jaxpr of a chunk of these runs; nothing is run.
+
+    A checkpoint belongs to this text: what changes it makes older checkpoints unreadable.
+    """
+    params = jax.eval_shape(functools.partial(first_models, runs.setup.model), runs.seeds)
+    progress = jax.eval_shape(start, runs, params)
+    program = functools.partial(chunk, every=cadence.every, blocks=cadence.blocks)
+    return jax.make_jaxpr(program)(runs, progress, 0, cadence.stop)
 
 
 def keep_programs() -> None:
