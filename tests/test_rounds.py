@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 from support.rounds import EVERY, compilations, every, loop, one_round, scan, world
 
+import fedpick
+
 GOLDEN = Path(__file__).parent / "support" / "golden_picks.json"
+
+
+run = jax.jit(scan)
+run_seeds = jax.jit(jax.vmap(scan, in_axes=(None, 0, None)))
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["all available", "some available"])
@@ -20,8 +26,8 @@ def test_loop_scan_and_vmapped_scan_pick_the_same_clients(name, partial):
     selector, worlds = every()[name], world(200, partial)
     state, (candidates, selection) = loop(selector, 5, worlds)
     seeds = jnp.array([4, 5, 6], jnp.int32)
-    alone = jax.jit(scan)(selector, 5, worlds)
-    batch = jax.jit(jax.vmap(scan, in_axes=(None, 0, None)))(selector, seeds, worlds)
+    alone = run(selector, 5, worlds)
+    batch = run_seeds(selector, seeds, worlds)
     for final, (candidates_too, selection_too) in (alone, jax.tree.map(lambda x: x[1], batch)):
         np.testing.assert_array_equal(candidates, candidates_too)
         np.testing.assert_array_equal(selection.clients, selection_too.clients)
@@ -48,6 +54,10 @@ def test_a_plain_loop_compiles_nothing_after_its_first_rounds(name):
             now = (t, *jax.tree.map(lambda x, t=t: x[t], (clients, answers, training)))
             state, _ = one_round(selector, 0, state, now)
     assert not programs
+
+
+def test_every_strategy_is_here():
+    assert set(EVERY) == set(fedpick.STRATEGIES)
 
 
 def golden():

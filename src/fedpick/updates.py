@@ -58,12 +58,13 @@ def head(update: Sequence[Array]) -> Float[Array, " C"]:
     return vectors[-1]
 
 
-def measure(selector: Selector[Any], update: Sequence[Array]) -> dict[str, Array]:
+def measure(selector: Selector[Any], update: Sequence[Array], bias: Array | None = None) -> dict[str, Array]:
     """What a strategy needs of an update.
 
     Args:
         selector: The strategy.
-        update: The arrays of the update, in the model's own order.
+        update: The arrays of the update, in the order of their names: a sketch depends on it.
+        bias: The update of the output bias; by default the last array with one axis.
     """
     wanted, found = needs(selector), {}
     if "norm" in wanted:
@@ -71,7 +72,7 @@ def measure(selector: Selector[Any], update: Sequence[Array]) -> dict[str, Array
     if "sketch" in wanted:
         found["sketch"] = sketch(update, lengths(selector)["sketch"])
     if "head" in wanted:
-        found["head"] = head(update)
+        found["head"] = head(update) if bias is None else bias
         expected = lengths(selector)["head"]
         if found["head"].shape != (expected,):
             length = found["head"].shape[0]

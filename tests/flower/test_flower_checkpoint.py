@@ -11,6 +11,7 @@ from support.fake_grid import FakeGrid, only, plain_app, silent, zeros
 
 from fedpick import PowerOfChoice, Rand, pytree, static, strategy
 from fedpick.flower import Selecting, SelectingMixin
+from fedpick.flower.clients import ClientTable
 from fedpick.results import Result
 from fedpick.storage import RunStore
 
@@ -284,3 +285,13 @@ def test_the_run_folder_has_the_true_device_and_the_versions(tmp_path, monkeypat
     (stored,) = (RunStore(tmp_path).load(run) for run in RunStore(tmp_path).identities())
     assert stored.about["device"] == "8 x NVIDIA H200"
     assert {"python", "fedpick", "flwr", "jax"} <= set(stored.about["versions"])
+
+
+def test_a_table_of_clients_from_before_durations_were_kept_is_read():
+    table = ClientTable(2)
+    table.join(node=5, identity="partition-id=1", size=30.0)
+    older = {name: table.columns()[name] for name in ("size", "failures", "quarantine_end", "quarantined")}
+    read = ClientTable.from_columns(table.identities, older)
+    np.testing.assert_array_equal(read.sizes(), table.sizes())
+    assert np.isnan(read.expected_duration).all()
+    assert not read.leaving.any()

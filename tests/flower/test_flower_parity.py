@@ -13,8 +13,9 @@ from fedpick.flower import Selecting
 from fedpick.sim import Local, Logistic, Synthetic, simulate
 
 SEED, ROUNDS = 3, 20
-ALIKE = {"rand-distinct", "adapow-d", "afl-sqrt-size"}  # as strategies that are here, but for a number
-SELECTORS = {name: selector for name, selector in every().items() if name not in ALIKE}
+SELECTORS = every()
+# One for each kind of poll, of need and of memory in make test; all in make test-all.
+KINDS = ("rand", "uniform", "full", "pow-d", "cpow-d", "rpow-d", "ocs", "k-vib", "oort", "tifl", "divfl", "cooldown")
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +38,17 @@ def on_flower(app, problem, selector, shuffle, **options):
     return params_of(result.arrays), strategy.history
 
 
-@pytest.mark.parametrize(("name", "shuffle"), [*((name, 1) for name in SELECTORS), ("pow-d", 2), ("rpow-d", 2)])
+@pytest.mark.parametrize(
+    ("name", "shuffle"),
+    [
+        *(pytest.param(name, 1, marks=() if name in KINDS else pytest.mark.slow) for name in SELECTORS),
+        ("pow-d", 2),
+        ("rpow-d", 2),
+    ],
+)
 def test_flower_picks_and_learns_what_the_simulator_does(app, problem, name, shuffle):
     selector = SELECTORS[name]
-    if hasattr(selector, "classes"):
+    if name == "hics-fl":
         selector = dataclasses.replace(selector, classes=problem[0].classes)
     simulated = simulate(*problem[:2], selector, problem[2], rounds=ROUNDS, seeds=[SEED], progress=False)
     params, record = on_flower(app, problem, selector, shuffle)

@@ -47,6 +47,7 @@ SELECTORS = [
     AFL(3),
     AFL(3, alpha2=1.0, valuation="sqrt-size"),
 ]
+FEW = SELECTORS[:1] + SELECTORS[4:7]
 
 
 def small(K=8, dim=6, classes=4, seed=0):
@@ -88,8 +89,8 @@ def leaves(params):
             problem,
             selector,
             id=f"{problem}-{selector}",
-            # The network takes longest to compile; the rest of its strategies are in the long list.
-            marks=pytest.mark.slow if problem == "mlp" and selector not in SELECTORS[:1] + SELECTORS[4:7] else [],
+            # Every strategy with the quadratic problem, which compiles quickest; the rest is in the long list.
+            marks=pytest.mark.slow if problem in ("logistic", "mlp") and selector not in FEW else [],
         )
         for problem, selector in itertools.product(PROBLEMS, SELECTORS)
         if problem != "minus-probability" or selector == PowerOfChoice(3, 5)
@@ -208,7 +209,7 @@ WORLDS = {
 }
 # Every strategy, objective and availability is in the short list; all their combinations are in the long one.
 COMBINATIONS = list(itertools.product(EVERY, ("cross-entropy", "minus-probability"), WORLDS))
-SHORT = [COMBINATIONS[10 * row + row % 10] for row in range(10)]
+SHORT = [COMBINATIONS[10 * row + row % 10] for row in range(len(EVERY))]
 
 
 @pytest.mark.filterwarnings("ignore:simulate. b=", "ignore:simulate. fewer clients")

@@ -159,11 +159,11 @@ def update_fault(reply: Message | None, model: Mapping[str, NDArray[Any]]) -> st
     return None
 
 
-def difference(reply: Message, model: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+def difference(reply: Message, model: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The update of a valid reply, its arrays less the model's; what is no floating-point array is left out."""
     (record,) = reply.content.array_records.values()
     floats = [name for name, values in model.items() if values.dtype.kind == "f"]
-    return [(record[name].numpy() - model[name]).astype(np.float32) for name in floats]
+    return {name: (record[name].numpy() - model[name]).astype(np.float32) for name in floats}
 
 
 def usable_evaluations(replies: Iterable[Message], clients: Mapping[str, int], key: str) -> list[Message]:

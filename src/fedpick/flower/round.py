@@ -238,7 +238,7 @@ class Adapter:
                 "square_loss": read_seconds(reply, options.square_loss),
             }
             if wanted & {"norm", "sketch", "head"}:
-                values |= _measure(self.selector, difference(reply, model))
+                values |= _measure(self.selector, *_by_name(difference(reply, model)))
             for name in names:
                 found[name][i] = values[name]
         polled = choice.losses if "polled" in wanted else None
@@ -268,6 +268,15 @@ class Adapter:
         more = f" and {len(names) - 10} more" if len(names) > 10 else ""
         chosen = f"{choice.how}: {', '.join(names[:10])}{more}" if names else "no client to train; the model stays"
         LOG.info("fedpick round %d: %d clients available%s; %s", server_round, choice.available, asked, chosen)
+
+
+def _by_name(update: Mapping[str, NDArray[Any]]) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
+    """The arrays of an update in the order of their names, as the simulator has them, and that of the output bias.
+
+    The bias is the last array with one axis in the model's own order, which names need not follow.
+    """
+    vectors = [values for values in update.values() if values.ndim == 1]
+    return [update[name] for name in sorted(update)], vectors[-1] if vectors else None
 
 
 def _rescale(weights: NDArray[np.float32], returned: list[int]) -> NDArray[np.float32]:

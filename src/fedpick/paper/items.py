@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from fedpick.experiment import Batch, missing, run_missing
 from fedpick.paper.ablations import OBJECTIVE, RATES
+from fedpick.paper.clustered_ocs_kvib import CLUSTERED_SIZE, K_VIB, OCS
 from fedpick.paper.fedau import FEDAU
 from fedpick.paper.figure1 import FIGURE_1
 from fedpick.paper.figure2a_6 import FIGURE_2A, FIGURE_6
@@ -20,7 +21,7 @@ from fedpick.results import Result
 from fedpick.sim import find_fashion_mnist
 from fedpick.storage import RunStore
 
-LATER = (FEDAU,)  # claims of the papers of other strategies
+LATER = (CLUSTERED_SIZE, OCS, K_VIB, FEDAU)  # claims of the papers of other strategies
 ITEMS: dict[str, Item] = {
     item.name: item
     for item in (

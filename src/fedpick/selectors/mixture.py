@@ -134,14 +134,15 @@ class Mixture:
     def _all(self, claim: str, default: bool) -> bool:
         return all(getattr(selector, claim, default) for selector in self.selectors)
 
-    def _length(self, field: str) -> int:
-        if not (found := self._lengths(field)):
-            raise AttributeError(f"Mixture: no strategy of it needs a {field}")
-        return found[0]
-
     def _lengths(self, field: str) -> list[int]:
         name = {"sketch": "sketch_size", "head": "classes"}[field]
         return [int(getattr(selector, name)) for selector in self.selectors if field in needs(selector)]
+
+    def _length(self, field: str) -> int:
+        lengths = self._lengths(field)
+        if not lengths:
+            raise AttributeError(f"Mixture: no strategy in it needs a {field}")
+        return lengths[0]
 
 
 # One program in a plain Python loop over rounds.

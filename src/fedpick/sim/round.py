@@ -69,6 +69,10 @@ class Progress(NamedTuple):
         """The same after an evaluation."""
         return self._replace(chosen=jnp.zeros_like(self.chosen))
 
+    def evaluate(self, setup: Setup) -> Evaluation:
+        """The metrics of the present model."""
+        return evaluate(setup.federation, setup.model, self.params, self.chosen)
+
 
 class Record(NamedTuple):
     """What happened in a round. Counts are exact; bytes follow from them and the size of the model."""
@@ -215,19 +219,24 @@ def _report(
     return Report(known(trained.loss), **found, polled=answers if "polled" in wanted else None)
 
 
-def evaluate(setup: Setup, progress: Progress) -> Evaluation:
-    """The metrics of the current model.
+def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
+    """The metrics of a model.
 
     ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
     F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
     objective can take (0, or -1 for minus-probability), because the true optimum is not known.
+
+    Args:
+        federation: The clients and their data.
+        model: The model.
+        params: Its parameters w'.
+        chosen: The sum of the weights of each client since the last evaluation.
     """
-    federation, model = setup.federation, setup.model
-    client_loss, client_accuracy = evaluate_clients(federation, model, progress.params)
-    test_loss, test_accuracy = evaluate_test_set(federation, model, progress.params)
+    client_loss, client_accuracy = evaluate_clients(federation, model, params)
+    test_loss, test_accuracy = evaluate_test_set(federation, model, params)
     loss = jnp.sum(federation.share * client_loss)
     gap = client_loss - model.lowest
-    chosen = progress.chosen / progress.chosen.sum()
+    chosen = chosen / chosen.sum()
     skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
     return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
 
@@ -239,7 +248,7 @@ def play(
 
     def block(progress: Progress, first: Any) -> tuple[Progress, tuple[Record, Evaluation]]:
         progress, records = train_only(setup, seed, progress, first, stop, every)
-        progress, found = _before(stop, first, lambda progress: (progress, evaluate(setup, progress)), progress)
+        progress, found = _before(stop, first, lambda progress: (progress, progress.evaluate(setup)), progress)
         return progress, (records, found)
 
     firsts = start + every * jnp.arange(blocks, dtype=jnp.int32)

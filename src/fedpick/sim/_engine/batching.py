@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedpick.sim._engine.compilation import SplitPrograms, compile_chunk, compile_start, first_models, jit_program
+from fedpick.sim._engine.compilation import (
+    EvaluationProgram,
+    SplitPrograms,
+    compile_chunk,
+    first_models,
+    jit_program,
+    start,
+)
 from fedpick.sim._engine.multihost import divide
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
@@ -41,12 +48,16 @@ class Bundles:
         self.runs, self.number = runs, len(runs.seeds)
         devices = _devices()[: self.number]
         self.setups = {device: jax.device_put(runs.setup, device) for device in devices}
-        self.progress: list[Any] = []  # of each bundle: its initial models, and from then on its Progress
+        self.progress: list[Progress] = []  # of each bundle
         self._divide(at_most=self.number)
 
     def begin(self) -> Evaluation:
-        self.progress = [jit_program(first_models)(own.setup.model, own.seeds) for own in self.own]
-        first: Evaluation = self._run(self._compile(compile_start))
+        self.progress = []
+        for bundle, own in zip(self.bundles, self.own, strict=True):
+            models = jit_program(first_models)(own.setup.model, own.seeds)
+            # A state that is the same for all runs, such as zeros, would otherwise be on the default device.
+            self.progress.append(jax.device_put(jit_program(start)(own, models), bundle.device))
+        first: Evaluation = self._run(self._compile(EvaluationProgram))
         return first
 
     def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
@@ -92,7 +103,7 @@ class Bundles:
         """Run every bundle's program in threads: its output as NumPy arrays [R, ...], its state left on the device."""
         finished: list[int] = []
 
-        def run(bundle: Bundle, own: Runs, progress: Any) -> Any:
+        def run(bundle: Bundle, own: Runs, progress: Progress) -> Any:
             progress, output = programs[bundle.device, len(bundle.runs)](own, progress, *arguments)
             output = jax.tree.map(np.asarray, output)
             finished.append(len(bundle.runs))

@@ -16,6 +16,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
 from fedpick.sim.evaluation import Evaluation
+from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
 from fedpick.sim.round import Progress, Record, Setup, begin, evaluate, first_model, play, train_only
 
@@ -32,14 +33,9 @@ def first_models(model: Model, seeds: Any) -> Params:
     return jax.tree.map(lambda leaf: leaf[None], first_model(model, seeds[0]))
 
 
-def start(runs: Runs, params: Params) -> tuple[Progress, Evaluation]:
+def start(runs: Runs, params: Params) -> Progress:
     """Every run before its first round."""
-
-    def one(setup: Setup, seed: Any, params: Params) -> tuple[Progress, Evaluation]:
-        first = begin(setup, params)
-        return first, evaluate(setup, first)
-
-    return _each_run(one, runs, params)
+    return _each_run(lambda setup, seed, params: begin(setup, params), runs, params)
 
 
 def chunk(runs: Runs, progress: Progress, first: Any, stop: Any, *, every: int, blocks: int) -> tuple[Progress, Chunk]:
@@ -60,9 +56,18 @@ def rounds(runs: Runs, progress: Progress, first: Any, stop: Any, *, every: int)
     return _each_run(one, runs, progress)
 
 
-def evaluation(runs: Runs, progress: Progress) -> Evaluation:
-    """The metrics of every run's model."""
-    return _each_run(lambda setup, seed, progress: evaluate(setup, progress), runs, progress)
+def evaluation(federation: Federation, model: Model, params: Params, chosen: Any) -> Evaluation:
+    """The metrics of every run's model.
+
+    Of the setup it takes no more than it needs, so that it too is the same program for all selectors.
+    """
+    one = functools.partial(evaluate, federation, model)
+    metrics: Evaluation
+    if chosen.shape[0] > 1:
+        metrics = jax.vmap(one)(params, chosen)
+    else:
+        metrics = jax.tree.map(lambda leaf: leaf[None], one(*jax.tree.map(lambda leaf: leaf[0], (params, chosen))))
+    return metrics
 
 
 def _each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) -> Tree:
@@ -92,14 +97,23 @@ def jit_program(program: Callable[..., Any]) -> Any:
     return jax.jit(program, static_argnames=static, compiler_options=options)
 
 
-def compile_start(*arguments: Any) -> Any:
-    """``start`` for arguments of these shapes."""
-    return jit_program(start).lower(*arguments).compile()
-
-
 def compile_chunk(cadence: Cadence, *arguments: Any) -> Any:
     """``chunk`` for arguments of these shapes, as one program."""
     return jit_program(chunk).lower(*arguments, every=cadence.every, blocks=cadence.blocks).compile()
+
+
+class EvaluationProgram:
+    """``evaluation`` for runs and progress of these shapes."""
+
+    def __init__(self, runs: Runs, progress: Progress) -> None:
+        setup = runs.setup
+        lowered = jit_program(evaluation).lower(setup.federation, setup.model, progress.params, progress.chosen)
+        self.program = lowered.compile()
+        self.memory_analysis = self.program.memory_analysis
+
+    def __call__(self, runs: Runs, progress: Progress) -> tuple[Progress, Evaluation]:
+        """The metrics beside the state, which stays as it is."""
+        return progress, self.program(runs.setup.federation, progress.params, progress.chosen)
 
 
 class SplitPrograms:
@@ -112,7 +126,7 @@ class SplitPrograms:
     def __init__(self, cadence: Cadence, runs: Runs, progress: Progress, first: int, stop: int | None) -> None:
         self.cadence = cadence
         self.rounds = jit_program(rounds).lower(runs, progress, first, stop, every=cadence.every).compile()
-        self.evaluation = jit_program(evaluation).lower(runs, progress).compile()
+        self.evaluation = EvaluationProgram(runs, progress)
 
     def __call__(self, runs: Runs, progress: Progress, first: int, stop: int | None) -> tuple[Progress, Chunk]:
         """As ``chunk``, without rows beyond the last round."""
@@ -123,7 +137,7 @@ class SplitPrograms:
             for t in range(first, first + self.cadence.step(first), self.cadence.every):
                 progress, record = wait(self.rounds(runs, progress, t, stop))
                 records.append(record)
-                evaluations.append(beside.submit(lambda state: wait(self.evaluation(runs, state)), progress))
+                evaluations.append(beside.submit(lambda state: wait(self.evaluation(runs, state)[1]), progress))
                 if len(evaluations) > 1:
                     evaluations[-2].result()  # no more than one model waits
         return progress, (_blocks(records), _blocks([each.result() for each in evaluations]))
@@ -134,9 +148,12 @@ def _blocks(trees: list[Any]) -> Any:
 
 
 def trace_chunk(runs: Runs, cadence: Cadence) -> Any:
-    """The jaxpr of a chunk of these runs; nothing is run."""
+    """The jaxpr of a chunk of these runs; nothing is run.
+
+    A checkpoint belongs to this text: what changes it makes older checkpoints unreadable.
+    """
     params = jax.eval_shape(functools.partial(first_models, runs.setup.model), runs.seeds)
-    progress, _ = jax.eval_shape(start, runs, params)
+    progress = jax.eval_shape(start, runs, params)
     program = functools.partial(chunk, every=cadence.every, blocks=cadence.blocks)
     return jax.make_jaxpr(program)(runs, progress, 0, cadence.stop)
 

@@ -10,7 +10,7 @@ import numpy as np
 from fedpick.protocol import Selection
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
 from fedpick.sim.evaluation import Evaluation
-from fedpick.sim.round import Progress, Setup, begin, evaluate, first_model, one_round
+from fedpick.sim.round import Progress, Setup, begin, first_model, one_round
 
 
 class EagerRuns:
@@ -25,7 +25,7 @@ class EagerRuns:
         pairs = list(zip(self.setups, self.seeds, strict=True))
         with jax.disable_jit():
             self.progress = [begin(setup, first_model(setup.model, seed)) for setup, seed in pairs]
-            return _numbers([evaluate(*pair) for pair in zip(self.setups, self.progress, strict=True)])
+            return _numbers([first.evaluate(setup) for setup, first in zip(self.setups, self.progress, strict=True)])
 
     def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
         played = []
@@ -60,7 +60,7 @@ def _play(setup: Setup, seed: int, progress: Progress, first: int, cadence: Cade
                     raise
             records.append(record)
         if start < cadence.rounds:
-            found = evaluate(setup, progress)
+            found = progress.evaluate(setup)
         evaluations.append(found)
     shape = (cadence.blocks, cadence.every)
     shaped = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), _stack(records))
