@@ -160,6 +160,18 @@ def test_every_argument_of_what_users_call_is_described(module):
     assert not missing, "\n".join(f"{name}: {parameters}" for name, parameters in missing.items())
 
 
+# The federation, the model, the strategy and local training; other rooms have the protocol's and Flower's own orders.
+FOUR = {"simulate", "Experiment"}
+
+
+@pytest.mark.parametrize("room", ["compare", "config", "experiment", "paper", "report", "results", "sim", "theory"])
+def test_what_users_call_takes_three_arguments_by_position(room):
+    for value, _, _ in calls(f"fedpick.{room}"):
+        found = inspect.signature(value).parameters.values()
+        positional = [one.name for one in found if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+        assert len(positional) <= (4 if value.__qualname__ in FOUR else 3), f"{value.__qualname__}: {positional}"
+
+
 def test_the_api_pages_are_all_in_their_index():
     index = (ROOT / "docs" / "api" / "index.md").read_text()
     assert {page.name for page in API} - {"index.md"} == set(re.findall(r"\]\(([a-z]+\.md)\)", index))

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedpick.protocol import Clients, Report, Selection
-from fedpick.validation import natural
+from fedpick.validation import natural, owner_name
 
 
 class Ledger(NamedTuple):
@@ -41,10 +41,7 @@ class Ledger(NamedTuple):
 
     def fits(self, clients: Clients) -> None:
         """Raise unless there is a line for each of these clients."""
-        if clients.size.shape != self.loss.shape:
-            raise ValueError(
-                f"Ledger: K must be {clients.size.shape[0]} as in size, got a state of {self.loss.shape[0]}"
-            )
+        fits("Ledger", self.loss, clients)
 
     def observe(self, selection: Selection, report: Report) -> "Ledger":
         """The ledger after a round."""
@@ -54,6 +51,19 @@ class Ledger(NamedTuple):
             raise ValueError(f"Ledger: clients, weights and loss must have one shape (m,), got clients {shapes}")
         after: Ledger = _observe(self, selection.clients, selection.weights, loss)
         return after
+
+
+def fits(owner: object, table: Shaped[Array, "K ..."], clients: Clients) -> None:
+    """Raise unless a table has a row for each of these clients.
+
+    Args:
+        owner: Whose name the error message begins with.
+        table: One row per client.
+        clients: The facts of the round.
+    """
+    if table.shape[0] != clients.size.shape[0]:
+        K, rows = clients.size.shape[0], table.shape[0]
+        raise ValueError(f"{owner_name(owner)}: K must be {K} as in size, got a state of {rows}")
 
 
 def enter(table: Float[Array, "K ..."], selection: Selection, values: Float[Array, "m ..."]) -> Float[Array, "K ..."]:
@@ -71,6 +81,20 @@ def enter(table: Float[Array, "K ..."], selection: Selection, values: Float[Arra
     """
     after: Float[Array, "K ..."] = _enter(table, selection, jnp.asarray(values, jnp.float32))
     return after
+
+
+def visit(visited: Bool[Array, " K"], selection: Selection) -> Bool[Array, " K"]:
+    """Who has had a seat, after a round, whether or not anything was heard from it.
+
+    Args:
+        visited: Who had one before.
+        selection: The seats.
+
+    >>> visit(jnp.zeros(3, bool), Selection(jnp.array([2, -1]), jnp.array([1.0, 0.0])))
+    Array([False, False,  True], dtype=bool)
+    """
+    K = visited.shape[0]
+    return visited.at[jnp.where(selection.weights > 0, selection.clients, K)].set(True, mode="drop")
 
 
 @jax.jit

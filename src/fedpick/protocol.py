@@ -95,7 +95,8 @@ class Selector(Protocol[State]):
 
     A strategy may also declare ``needs``, the optional fields of ``Clients`` and ``Report`` that it uses (only these
     are measured); ``sketch_size`` and ``classes``, the lengths of a sketch and of a head; ``skips_poll = True`` (no
-    poll where the candidates are no more than the seats); and, what ``fedpick.check_selector`` then holds it to:
+    poll where the candidates are no more than the seats); ``one_key = True`` (``select`` gets the key of ``propose``,
+    and so knows what was drawn there); and, what ``fedpick.check_selector`` then holds it to:
     ``weights_sum_to_1 = False`` and ``fills_seats = False`` (the default of both is True; a seat may stay empty though
     a client is available for it), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
     ``candidates_by_share = True`` (the candidates are drawn without replacement, by size), ``highest_loss_first =
@@ -177,7 +178,8 @@ def pick(
             expected = f"must have shape (K,) = {clients.size.shape}"
             raise ValueError(f"{owner_name(selector)}: losses {expected}, got shape {answers.shape}")
         losses = jnp.where(asked, answers, jnp.nan)
-    return Picked(candidates, losses, selector.select(keys.select, state, clients, candidates, losses))
+    key = select_key(selector, keys)
+    return Picked(candidates, losses, selector.select(key, state, clients, candidates, losses))
 
 
 def needs(selector: Selector[Any]) -> frozenset[str]:
@@ -200,6 +202,33 @@ def payload(selector: Selector[Any]) -> Payload:
     A client that was polled by training needs no model any more. What the server measures of updates costs nothing.
     """
     return Payload(1 + ("square_loss" in needs(selector)), 0 if selector.poll == "norm" else 1)
+
+
+def least_clients(selector: Selector[Any]) -> int:
+    """The fewest clients that a strategy is made for: its m, its d where that is a number, and those of what it holds.
+
+    >>> from fedpick import Cooldown, PowerOfChoice
+    >>> least_clients(Cooldown(PowerOfChoice(m=3, d=6)))
+    6
+    """
+    d = known(getattr(selector, "d", None))
+    held = [*getattr(selector, "selectors", ()), *([selector.selector] if hasattr(selector, "selector") else ())]
+    return max(selector.m or 1, 1 if d is None else int(d.max()), *map(least_clients, held))
+
+
+def select_key(selector: Selector[Any], keys: RoundKeys) -> PRNGKeyArray:
+    """The key of ``select``: that of ``propose`` for a strategy of ``one_key``, else its own.
+
+    Args:
+        selector: The strategy.
+        keys: The round's keys.
+
+    >>> from fedpick import Rand
+    >>> keys = round_keys(seed=7, t=0)
+    >>> bool(select_key(Rand(m=3), keys) == keys.select)
+    True
+    """
+    return keys.propose if getattr(selector, "one_key", False) else keys.select
 
 
 def polled(selector: Selector[Any], candidates: Mask) -> Mask:

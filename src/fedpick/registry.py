@@ -30,21 +30,58 @@ def strategy(name: str, **parameters: Any) -> Any:
     return build("Selector", name, parameters)
 
 
-def fitting_strategy(name: str, *, m: int, d: int | None, rounds: int) -> Any:
+def fitting_strategy(name: str, *, m: int, d: int | None, rounds: int, **offered: Any) -> Any:
     """The strategy of this name with those of the parameters that it takes: what a command line has to offer.
 
     Args:
-        name: A name of ``STRATEGIES``, or an address.
+        name: A name of ``STRATEGIES`` or an address; "cooldown(pow-d)" is a wrapper around the strategy that fits.
         m: Clients per round.
         d: Candidates per round.
         rounds: Rounds, in which adapow-d shrinks d.
+        **offered: Other parameters that a strategy may take, such as ``classes``, the number of labels.
 
     >>> fitting_strategy("full", m=3, d=6, rounds=100)
     Full()
+    >>> fitting_strategy("cooldown(rand)", m=3, d=6, rounds=100)
+    Cooldown(selector=Rand(m=3, replace=True), rounds=5)
     """
-    offered = {"m": m, "d": d, "rounds": rounds, "steps": min(10, rounds)}
-    taken = parameters_of("Selector", name)
-    return build("Selector", name, {key: value for key, value in offered.items() if key in taken})
+    offered |= {"m": m, "d": d, "rounds": rounds, "steps": min(10, rounds)}
+
+    def fit(name: str) -> Any:
+        outer, held, inner = _holds(name)
+        taken = parameters_of("Selector", outer)
+        if not held:
+            return build("Selector", outer, {key: value for key, value in offered.items() if key in taken})
+        selectors = tuple(map(fit, inner))  # a wrapper itself has its defaults
+        return build("Selector", outer, {held: selectors if held == "selectors" else selectors[0]})
+
+    return fit(name)
+
+
+def fitting_parameters(name: str) -> frozenset[str]:
+    """The parameters that ``fitting_strategy`` can fill in: those of the strategy, or of the strategies that it holds.
+
+    Args:
+        name: A name as ``fitting_strategy`` takes it.
+
+    >>> "d" in fitting_parameters("cooldown(pow-d)"), "d" in fitting_parameters("cooldown(afl)")
+    (True, False)
+    """
+    outer, held, inner = _holds(name)
+    return frozenset().union(*map(fitting_parameters, inner)) if held else frozenset(parameters_of("Selector", outer))
+
+
+def _holds(name: str) -> tuple[str, str, list[str]]:
+    """A strategy's own name, the field in which it holds others ("" where it holds none), and their names."""
+    outer, inner = parse_name(name)
+    held = next((field for field in ("selector", "selectors") if field in parameters_of("Selector", outer)), "")
+    if inner and not held:
+        raise ValueError(f"registry: {outer} must stand alone, as it holds no other strategy, got {name!r}")
+    if held and (not all(inner) or len(inner) < 1 or (held == "selector" and len(inner) > 1)):
+        example = f"{outer}(pow-d)" if held == "selector" else f"{outer}(rand, pow-d)"
+        number = "one strategy" if held == "selector" else "strategies"
+        raise ValueError(f"registry: {outer} must be given the {number} that it holds, as in {example}, got {name!r}")
+    return outer, held, inner
 
 
 class Demands(NamedTuple):
@@ -194,6 +231,36 @@ def load(address: str) -> Any:
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"registry: {address!r} must be an importable package.module:Class ({error})") from None
     return found
+
+
+def split_names(text: str) -> list[str]:
+    """Names between commas; a comma inside parentheses belongs to a name.
+
+    >>> split_names("rand, mixture(rand, pow-d), afl")
+    ['rand', 'mixture(rand, pow-d)', 'afl']
+    """
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth <= 0:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [name.strip() for name in found]
+
+
+def parse_name(name: str) -> tuple[str, list[str]]:
+    """The name of a wrapper and those of the strategies that it holds; none for a strategy that holds none.
+
+    >>> parse_name("cooldown(explore(pow-d))")
+    ('cooldown', ['explore(pow-d)'])
+    """
+    outer, opened, inner = name.partition("(")
+    if not opened:
+        return name.strip(), []
+    if not inner.rstrip().endswith(")") or inner.count("(") + 1 != inner.count(")"):
+        raise ValueError(f"registry: a name must close its parentheses, as in cooldown(pow-d), got {name!r}")
+    return outer.strip(), split_names(inner.rstrip()[:-1])
 
 
 def nearest(name: Any, choices: Iterable[str]) -> str:

@@ -33,8 +33,13 @@ _CHO = "Cho, Wang, Joshi 2020"
 _NO_POLL = ("nothing", "2m", "2m w")
 _REPORTED = ("nothing", "2m", "2m w + m scalars")
 _POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
+_INNER = ("as the other", "as the other", "as the other")
+_TRAINED = ("norm of the update", "2d + 2m", "(d + m) w + d scalars")
+_OPTIMAL = "fedpick.selectors:OptimalSampling"
 _POW = "fedpick.selectors:PowerOfChoice"
 _SHRINKING = {"loss": "full", "d": "fedpick.selectors:Shrinking"}
+_SWITCH = {"loss": "full", "d": "fedpick.selectors:Switch"}
+_HALVING = {"loss": "full", "d": "fedpick.selectors:Halving"}
 
 # fmt: off
 STRATEGIES: dict[str, Strategy] = {
@@ -54,10 +59,30 @@ STRATEGIES: dict[str, Strategy] = {
                        "the same by the last training loss", *_REPORTED, _CHO),
     "adapow-d": Strategy(_POW, _SHRINKING,
                          "pow-d with d shrinking from K to m", "full local loss", *_POLLED, "Cho, Wang, Joshi 2022"),
+    "adapow-d-switch": Strategy(_POW, _SWITCH,
+                                "pow-d with d = K at first, then m", "full local loss", *_POLLED,
+                                "Cho, Wang, Joshi 2022"),
+    "adapow-d-halving": Strategy(_POW, _HALVING,
+                                 "pow-d with d = K, K/2, K/4, K/8, m", "full local loss", *_POLLED,
+                                 "Cho, Wang, Joshi 2022"),
     "afl": Strategy("fedpick.selectors:AFL", {"valuation": "loss"},
                     "softmax over last training losses", *_REPORTED, "Goetz et al. 2019; " + _CHO),
     "afl-sqrt-size": Strategy("fedpick.selectors:AFL", {"valuation": "sqrt-size"},
                               "the same with sqrt(D_k) times the loss", *_REPORTED, "Goetz et al. 2019"),
+    "ucb-cs": Strategy("fedpick.selectors:UCBCS", {},
+                       "the highest discounted losses, with a bonus for the unseen", "nothing", "2m",
+                       "2m w + 2m scalars", "Cho, Gupta, Joshi, Yagan 2020"),
+    "oort": Strategy("fedpick.selectors:Oort", {},
+                     "by squared loss and speed, some seats for the unseen", *_REPORTED, "Lai et al. 2021"),
+    "clustered-size": Strategy("fedpick.selectors:ClusteredSize", {},
+                               "one client of each of m groups of like size, by data share", *_NO_POLL,
+                               "Fraboni et al. 2021"),
+    "ocs": Strategy(_OPTIMAL, {"exact": True},
+                    "m of d updates by their norms, weights p_k / pi_k", *_TRAINED, "Chen et al. 2022"),
+    "aocs": Strategy(_OPTIMAL, {"exact": False},
+                     "the same approximately, by sums alone", *_TRAINED, "Chen et al. 2022"),
+    "k-vib": Strategy("fedpick.selectors:KVib", {},
+                      "m clients by their past norms, weights p_k / pi_k", *_NO_POLL, "Zeng et al. 2023"),
     "tifl": Strategy("fedpick.selectors:TiFL", {},
                      "m of one tier of like speed, tiers of high loss more often", *_REPORTED, "Chai et al. 2020"),
     "fedcs": Strategy("fedpick.selectors:FedCS", {},
@@ -65,13 +90,36 @@ STRATEGIES: dict[str, Strategy] = {
                       "Nishio, Yonetani 2019"),
     "refl": Strategy("fedpick.selectors:REFL", {},
                      "m uniformly, those about to leave first", *_NO_POLL, "Abdelmoniem et al. 2023"),
+    "clustered-similarity": Strategy("fedpick.selectors:ClusteredSimilarity", {},
+                                     "a client from each of m clusters of similar updates", *_NO_POLL,
+                                     "Fraboni et al. 2021"),
+    "divfl": Strategy("fedpick.selectors:DivFL", {},
+                      "m clients whose updates stand for those of all", *_NO_POLL, "Balakrishnan et al. 2022"),
+    "hics-fl": Strategy("fedpick.selectors:HiCS", {},
+                        "m of clusters by output bias, balanced labels first", *_NO_POLL, "Chen, Vikalo 2024"),
+    "fedcor": Strategy("fedpick.selectors:FedCor", {},
+                       "m whose losses fall with those of all, by a Gaussian process",
+                       "full local loss of all, in some rounds", "2m, 2K + 2m with a poll",
+                       "2m w, (K + 2m) w + K scalars with a poll", "Tang et al. 2022"),
+    "cooldown": Strategy("fedpick.selectors:Cooldown", {},
+                         "those of another strategy, then a rest", *_INNER, "Sun et al. 2025"),
+    "explore": Strategy("fedpick.selectors:Explore", {},
+                        "those of another strategy, some seats by rand", *_INNER, "Goetz et al. 2019"),
+    "mixture": Strategy("fedpick.selectors:Mixture", {},
+                        "those of one of several strategies, drawn each round", *_INNER, "fedpick"),
+    "fedau": Strategy("fedpick.selectors:Unbiased", {},
+                      "those of another strategy, weights p_k / pi_k", *_INNER, "Wang, Ji 2024 (FedAU)"),
 }
 # fmt: on
 
 # By the protocol that a field is annotated with.
 ROLES: dict[str, Mapping[str, Row | Strategy]] = {
     "Selector": STRATEGIES,
-    "Schedule": {"shrinking": Row("fedpick.selectors:Shrinking")},
+    "Schedule": {
+        "shrinking": Row("fedpick.selectors:Shrinking"),
+        "switch": Row("fedpick.selectors:Switch"),
+        "halving": Row("fedpick.selectors:Halving"),
+    },
     "Score": {
         "local-loss": Row("fedpick.selectors:LocalLoss"),
         "clipped-loss": Row("fedpick.selectors:ClippedLoss"),

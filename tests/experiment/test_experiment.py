@@ -246,6 +246,16 @@ def test_a_batch_gives_what_each_run_gives_alone():
 # Identity
 
 
+def test_plain_data_are_made_once_and_handed_out_as_copies(monkeypatch):
+    made = []
+    monkeypatch.setattr("fedpick.config.unstructure", lambda *part: made.append(part) or unstructure(*part))
+    experiment = small()
+    assert len({experiment.identity(seed) for seed in range(20)}) == 20
+    experiment.to_plain()["local"]["tau"] = 99
+    assert experiment.to_plain()["local"]["tau"] == experiment.local.tau
+    assert len(made) == 1
+
+
 def test_identity_is_what_decides_the_result():
     base = small().identity(0)
     assert small(name="other").identity(0) == base

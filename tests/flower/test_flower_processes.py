@@ -19,7 +19,7 @@ from fedpick import PowerOfChoice, strategy
 from fedpick.flower import Selecting
 from fedpick.flower.demo import client as demo
 from fedpick.flower.demo.processes import _tool
-from fedpick.sim import Federation, Local, Logistic, simulate
+from fedpick.sim import Devices, Federation, Local, Logistic, simulate
 from fedpick.storage import load_state
 
 pytestmark = pytest.mark.slow
@@ -212,13 +212,19 @@ def problem(tmp_path_factory):
     client = np.repeat(np.arange(4), [30, 12, 20, 45])
     x = (rng.normal(size=(len(client), 5)) + rng.normal(size=(4, 5))[client]).astype(np.float32)
     y = np.argmax(x @ rng.normal(size=(5, 3)) + rng.normal(size=(4, 3))[client], axis=1)
+    federation, local = Federation.from_arrays(x, y, client), Local(tau=3, b=64, eta=0.1)
+    seconds = DEVICES.train_seconds(local.samples(federation.count), model_bytes=4 * 6 * 3)
     path = tmp_path_factory.mktemp("data") / "data.npz"
-    np.savez(path, x=x, y=y, client=client, tau=3, eta=0.1)
-    return Federation.from_arrays(x, y, client), Logistic(), Local(tau=3, b=64, eta=0.1), path
+    np.savez(path, x=x, y=y, client=client, tau=3, eta=0.1, seconds=np.asarray(seconds))
+    return federation, Logistic(), local, path
 
 
+DEVICES = Devices(speed=np.array([50.0, 400.0, 100.0, 25.0], np.float32))  # what the clients say it took them
 SELECTORS = {
     "rand": {"m": 2},
+    "oort": {"m": 2},  # needs durations and square losses
+    "k-vib": {"m": 2},  # needs norms
+    "clustered-similarity": {"m": 2},  # needs sketches
     "pow-d": {"m": 2, "d": 3},
     "cpow-d": {"m": 2, "d": 3},
     "rpow-d": {"m": 2, "d": 3},
@@ -248,7 +254,8 @@ def assert_parity(folder, problem, rounds, names):
     assert list(found) == list(names)
     for name in names:
         selector = strategy(name, **SELECTORS[name])
-        simulated = simulate(federation, model, selector, local, rounds=rounds, seeds=[7], progress=False)
+        options = {"rounds": rounds, "seeds": [7], "devices": DEVICES, "progress": False}
+        simulated = simulate(federation, model, selector, local, **options)
         assert found[name]["clients"] == simulated.records["clients"][0].tolist(), name
         for key in ("w", "b"):
             np.testing.assert_allclose(found[name][key], simulated.params[key][0], atol=1e-4)

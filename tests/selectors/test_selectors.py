@@ -228,7 +228,7 @@ def test_a_strategy_prints_compares_hashes_and_goes_to_a_file_and_back(name):
     plain = json.loads(json.dumps(unstructure(selector, "Selector")))
     assert plain["kind"] == name
     again = structure(plain, fedpick.Selector, "selector")
-    assert again == selector == eval(repr(selector), vars(fedpick))
+    assert again == selector == eval(repr(selector), vars(fedpick.selectors))
     assert hash(again) == hash(selector)
     assert jax.tree.structure(again) == jax.tree.structure(selector)
 

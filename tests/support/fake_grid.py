@@ -15,7 +15,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, 
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from fedpick import round_keys, seat_key
+from fedpick import init_key, round_keys, seat_key
+from fedpick.flower.client import answer, kept_update
+from fedpick.sim import Devices
 from fedpick.sim.evaluation import batch_losses, full_losses
 from fedpick.sim.local import train
 
@@ -150,9 +152,14 @@ def simulated_app(federation, model, local, seed):
     """A client that trains and evaluates with the simulator's own code, and with its keys."""
     app = ClientApp()
     fit = jax.jit(
-        lambda params, client, key, t: train(federation, model, local, params=params, client=client, key=key, t=t)
+        lambda params, client, key, t: train(
+            federation, model, local, params=params, client=client, key=key, t=t, squares=True
+        )
     )
-    K = federation.num_clients
+    K, devices = federation.num_clients, Devices()
+    model_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(model.init(init_key(seed))))
+    seconds = np.asarray(devices.train_seconds(local.samples(federation.count), model_bytes))
+    upload = np.asarray(devices.upload_seconds(model_bytes, K))
     everything = jax.jit(lambda params, client: full_losses(federation, model, params, asked=_only(client, K))[client])
     in_part = jax.jit(
         lambda params, client, key: batch_losses(federation, model, params, asked=_only(client, K), b=local.b, key=key)[
@@ -160,19 +167,31 @@ def simulated_app(federation, model, local, seed):
         ]
     )
 
+    def trained(arrays, config, client, seat):
+        t = config["server-round"] - 1
+        key = seat_key(round_keys(seed, t).train, seat, client)
+        params, loss, square_loss = fit(params_of(arrays), jnp.int32(client), key, jnp.int32(t))
+        metrics = {"train_loss": float(loss), "square_loss": float(square_loss), "seconds": float(seconds[client])}
+        return record_of(params), {**metrics, "num-examples": int(federation.count[client])}
+
     @app.train()
     def train_(message, context):
+        kept = kept_update(message, context)
+        if kept is not None:
+            kept.content["metrics"]["seconds"] = float(upload[context.node_config["partition-id"]])
+            return kept
         config, client = message.content["config"], context.node_config["partition-id"]
-        t = config["server-round"] - 1
-        key = seat_key(round_keys(seed, t).train, config["fedpick-seat"], client)
-        params, loss, _ = fit(params_of(message.content["arrays"]), jnp.int32(client), key, jnp.int32(t))
-        metrics = MetricRecord({"train_loss": float(loss), "num-examples": int(federation.count[client])})
-        return Message(RecordDict({"arrays": record_of(params), "metrics": metrics}), reply_to=message)
+        arrays, metrics = trained(message.content["arrays"], config, client, config["fedpick-seat"])
+        return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord(metrics)}), reply_to=message)
 
     @app.query("loss")
     def loss(message, context):
         client = context.node_config["partition-id"]
+        if "arrays" in message.content and message.content["config"].get("fedpick-poll") == "norm":
+            fit_here = lambda arrays, config: trained(arrays, config, client, seat=0)  # noqa: E731
+            return answer(message, context, int(federation.count[client]), loss=None, train=fit_here)
         metrics = {"num-examples": int(federation.count[client]), "partition-id": client}
+        metrics |= {"expected-duration": float(seconds[client]), "upload-duration": float(upload[client])}
         if "arrays" in message.content:
             params, config = params_of(message.content["arrays"]), message.content["config"]
             key = round_keys(seed, config["server-round"] - 1).poll

@@ -20,13 +20,32 @@ EVERY = {
     "cpow-d": {"m": 3, "d": 6, "score": fedpick.ClippedLoss(0.5)},
     "rpow-d": {"m": 3, "d": 6},
     "adapow-d": {"m": 3, "rounds": 100, "steps": 5, "score": fedpick.QFairLoss(2.0)},
+    "adapow-d-switch": {"m": 3, "rounds": 100},
+    "adapow-d-halving": {"m": 3, "rounds": 100, "halvings": 1},
     "afl": {"m": 3},
     "afl-sqrt-size": {"m": 3},
+    "ucb-cs": {"m": 3},
+    "oort": {"m": 3, "samples": 20, "exploration_min": 0.3, "pacer_step": 5, "blacklist_rounds": 40},
     "tifl": {"m": 3, "tiers": 3, "interval": 4, "rounds": 60},
     "fedcs": {"m": 3, "d": 6, "deadline": 8.0},
     "refl": {"m": 3},
+    "clustered-similarity": {"m": 3, "sketch_size": 8},
+    "divfl": {"m": 3, "sketch_size": 16},
+    "hics-fl": {"m": 3, "rounds": 100, "classes": 4},
+    "fedcor": {"m": 3, "warmup": 4, "interval": 20, "first_steps": 5, "steps": 5, "dimension": 4},
+    "cooldown": {"selector": fedpick.PowerOfChoice(3, 6), "rounds": 2},
+    "explore": {"selector": fedpick.AFL(3), "share": 0.4},
+    "mixture": {"selectors": (fedpick.Rand(3), fedpick.PowerOfChoice(3, 6)), "probabilities": (0.25, 0.75)},
+    "fedau": {"selector": fedpick.Rand(3), "cutoff": 4},
 }
-STATIC = {"tifl": ("tiers",), "fedcs": ("d",)}  # numbers that set shapes, beside m
+STATIC = {  # numbers that set shapes, beside m
+    "tifl": ("tiers",),
+    "fedcs": ("d",),
+    "clustered-similarity": ("sketch_size", "groups"),
+    "divfl": ("sketch_size", "pool"),
+    "hics-fl": ("classes", "groups"),
+    "fedcor": ("dimension", "history"),
+}
 K = 12
 
 
@@ -53,7 +72,11 @@ def one_round(selector, seed, state, now):
     t, clients, answers, training = now
     candidates, losses, selection = pick(selector, round_keys(seed, t), state, clients, lambda key, asked: answers)
     loss = jnp.where(selection.weights > 0, training[selection.clients], jnp.nan)
-    wide = {name: loss[:, None] * jnp.cos(jnp.arange(1.0, n + 1)) for name, n in lengths(selector).items()}
+    way = (selection.clients + 1).astype(jnp.float32)[:, None]  # of each client's vectors, in every round
+    wide = {
+        name: loss[:, None] * jnp.cos(way * jnp.arange(n, dtype=jnp.float32)[None, :])
+        for name, n in lengths(selector).items()
+    }
     said = {"polled": losses, "duration": 1 + loss, "norm": loss, "square_loss": 1.5 * loss**2, **wide}
     report = Report(loss, **{name: said[name] for name in MEASURED if name in needs(selector)})
     return selector.observe(state, selection, report), (candidates, selection)

@@ -18,8 +18,8 @@ from fedpick.checks.laws import (
     check_silence,
     check_traceable,
 )
-from fedpick.protocol import Poll, Selector
-from fedpick.validation import known, natural, require
+from fedpick.protocol import Poll, Selector, least_clients
+from fedpick.validation import natural, require
 
 
 def check_selector(
@@ -43,7 +43,8 @@ def check_selector(
     'highest_loss_first: the seats go to the candidates of highest loss, ties broken at random'
     """
     _check_form(selector)
-    K = _default_clients(selector) if num_clients is None else natural("check_selector", "num_clients", num_clients)
+    few = max(10, 2 * (selector.m or 1), least_clients(selector) + 2)
+    K = few if num_clients is None else natural("check_selector", "num_clients", num_clients)
     require(
         "check_selector", "seed", seed, "at least 0 and below 2**31 - 1", lambda s: (s >= 0) & (s < 2**31 - 1), True
     )
@@ -89,11 +90,6 @@ def _check_form(selector: Any) -> None:
     if selector.poll not in get_args(Poll):
         choices = ", ".join(map(repr, get_args(Poll)))
         raise LawBrokenError(f"{kind}: poll must be one of {choices}, got {selector.poll!r}")
-
-
-def _default_clients(selector: Selector[Any]) -> int:
-    d = known(getattr(selector, "d", 0))
-    return max(10, 2 * (selector.m or 1), 0 if d is None else int(d.max()) + 2)
 
 
 __all__ = ["CLAIMS", "LAWS", "LawBrokenError", "check_selector"]

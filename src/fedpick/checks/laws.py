@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, seats_report, stack
-from fedpick.protocol import Selector, polled, round_keys
+from fedpick.protocol import Selector, polled, round_keys, select_key
 from fedpick.updates import lengths
 
 LAWS = {
@@ -36,7 +36,8 @@ def check_pure(trial: Trial) -> None:
         twice = [selector.propose(keys.propose, state, scenario.clients) for _ in range(2)]
         _need(same(*twice), 1, f"propose returned {twice[0]}, then {twice[1]}, on {scenario}")
         losses = jnp.where(polled(selector, twice[0]), scenario.answers, jnp.nan)
-        picks = [selector.select(keys.select, state, scenario.clients, twice[0], losses) for _ in range(2)]
+        key = select_key(selector, keys)
+        picks = [selector.select(key, state, scenario.clients, twice[0], losses) for _ in range(2)]
         _need(same(*picks), 1, f"select returned {picks[0]}, then {picks[1]}, on {scenario}")
         _need(same(before, (selector, state)), 1, f"propose or select changed {before} into {(selector, state)}")
         state = selector.observe(state, picks[0], seats_report(selector, scenario, picks[0], losses))
@@ -186,10 +187,10 @@ def check_seats(trial: Trial) -> None:
 def check_linear(selector: Selector[Any]) -> None:
     """Trace the program for a million clients, without running it: no full sort, no large array.
 
-    A strategy of cost "K s" may hold s numbers per client, its ``sketch_size`` or ``classes``; one of cost "K^2" may
-    compare all pairs, of a thousand clients.
+    A strategy of cost "K s" may hold s numbers per client, its ``sketch_size``, ``classes`` or ``dimension``; one of
+    cost "K^2" may compare all pairs, of a thousand clients.
     """
-    cost, wide = getattr(selector, "cost", "K"), max(lengths(selector).values(), default=1)
+    cost, wide = getattr(selector, "cost", "K"), max([getattr(selector, "dimension", 1), *lengths(selector).values()])
     limits = {"K": 1, "K s": wide, "K^2": 1024}
     if cost not in limits:
         raise LawBrokenError(f"{type(selector).__name__}: cost must be one of {', '.join(limits)}, got {cost!r}")

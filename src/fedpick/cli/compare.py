@@ -20,7 +20,7 @@ from fedpick.cli._common import (
     open_store,
     raise_if_interrupted,
 )
-from fedpick.registry import ROLES
+from fedpick.registry import ROLES, split_names
 
 EXAMPLES = """
 Examples:
@@ -39,7 +39,7 @@ def compare(
     task: Task = "synthetic",
     strategies: Annotated[
         str | None,
-        typer.Option(help="Names with commas (see `fedpick strategies`), or my_module:MyStrategy."),
+        typer.Option(help="Names with commas (see `fedpick strategies`), cooldown(pow-d), or my_module:MyStrategy."),
     ] = None,
     m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients per round.", show_default="K/10")] = None,
     d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; repeatable.", show_default="2m")] = None,
@@ -74,7 +74,7 @@ def compare(
 
         began = time.monotonic()
         choices = Choices(
-            strategies=tuple(dict.fromkeys(map(str.strip, strategies.split(",")))) if strategies is not None else (),
+            strategies=tuple(dict.fromkeys(split_names(strategies))) if strategies is not None else (),
             m=m,
             d=tuple(d or ()),
             rounds=rounds,

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def federate(
     clients: Annotated[int, typer.Option("--clients", "-K", min=1, help="SuperNodes, each with its own data.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 5,
-    strategy: Annotated[str, typer.Option(help="Selection strategy: see fedpick strategies.")] = "pow-d",
+    strategy: Annotated[
+        str, typer.Option(help="Selection strategy: see fedpick strategies; cooldown(pow-d) is a wrapper.")
+    ] = "pow-d",
     m: Annotated[
         int | None, typer.Option("--seats", "-m", min=1, help="Clients per round.", show_default="K/4")
     ] = None,

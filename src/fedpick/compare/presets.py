@@ -61,7 +61,7 @@ class Choices:
     """What a user may choose beside the task; None is the task's own, or the default.
 
     Args:
-        strategies: Names of the registry, or "package.module:Class".
+        strategies: Names of the registry, "package.module:Class", or a wrapper such as "cooldown(pow-d)".
         m: Clients per round; by default K/10.
         d: Candidates, a strategy for each; by default 2m.
         rounds: Rounds.
@@ -137,15 +137,16 @@ def _task(task: str) -> Plain:
 
 
 def _selectors(task: str, choices: Choices, base: Experiment) -> Iterator[Selector[Any]]:
-    K = base.federation().num_clients
+    federation = base.federation()
+    K = federation.num_clients
     m = choices.m if choices.m is not None else SEATS.get(task, max(1, K // 10))
     require("compare", "m", m, f"at least 1 and at most the {K} clients", lambda m: (m >= 1) & (m <= K), whole=True)
     for name in choices.strategies or DEFAULT_STRATEGIES:
         try:
-            takes = registry.parameters_of("Selector", name)
+            takes = registry.fitting_parameters(name)
         except ValueError as error:
             raise ValueError(f"compare: strategies: {error}") from None
         for d in (choices.d or (min(2 * m, K),)) if "d" in takes else (None,):
             if d is not None and not m <= d <= K:
                 raise ValueError(f"compare: d must be at least m={m} and at most the {K} clients, got {d}")
-            yield registry.fitting_strategy(name, m=m, d=d, rounds=base.rounds)
+            yield registry.fitting_strategy(name, m=m, d=d, rounds=base.rounds, classes=federation.classes)

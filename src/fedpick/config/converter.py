@@ -51,7 +51,8 @@ def unstructure(value: Any, role: str = "") -> Any:
     {'kind': 'rand', 'm': 3}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        plain = {name: unstructure(getattr(value, name), role_of(kind)) for name, kind in types_of(type(value)).items()}
+        fields = types_of(type(value)).items()
+        plain = {name: unstructure(getattr(value, name), item_role(kind)) for name, kind in fields}
         if not role:
             return plain
         name = registry.name_of(role, value)
@@ -63,7 +64,7 @@ def unstructure(value: Any, role: str = "") -> Any:
     if isinstance(value, Mapping):
         return {name: unstructure(part) for name, part in value.items()}
     if isinstance(value, tuple | list):
-        return [unstructure(part) for part in value]
+        return [unstructure(part, role) for part in value]
     if value is None or isinstance(value, str | bool):
         return value
     numbers = known(value)
@@ -75,7 +76,7 @@ def unstructure(value: Any, role: str = "") -> Any:
 
 
 def describe(value: Any, role: str = "Selector") -> str:
-    """An object in a few words: its name and its parameters, less those at their defaults.
+    """An object in a few words: its name and its parameters, less those at their defaults; those it holds first.
 
     Args:
         value: The object.
@@ -84,6 +85,8 @@ def describe(value: Any, role: str = "Selector") -> str:
     >>> from fedpick import strategy
     >>> describe(strategy("rpow-d", m=3, d=50))
     'rpow-d, m = 3, d = 50'
+    >>> describe(strategy("cooldown", selector=strategy("rand", m=3), rounds=8))
+    'cooldown(rand, m = 3), rounds = 8'
     """
     plain = unstructure(value, role)
     fixed = registry.find(role, plain["kind"]).fixed.items()
@@ -92,7 +95,10 @@ def describe(value: Any, role: str = "Selector") -> str:
         for field in dataclasses.fields(owner):
             if field.default is not dataclasses.MISSING and _same(getattr(owner, field.name), field.default):
                 plain.pop(field.name, None)
-    return ", ".join([plain.pop("kind"), *(f"{path} = {part}" for path, part in leaves(plain).items())])
+    held = [name for name, kind in types_of(type(value)).items() if item_role(kind) == role and plain.pop(name, None)]
+    inner = [part for name in held for part in _several(getattr(value, name))]
+    name = plain.pop("kind") + (f"({'; '.join(describe(part, role) for part in inner)})" if inner else "")
+    return ", ".join([name, *(f"{path} = {part}" for path, part in leaves(plain).items())])
 
 
 def leaves(plain: Any, path: str = "") -> Plain:
@@ -104,7 +110,11 @@ def leaves(plain: Any, path: str = "") -> Plain:
 
     >>> leaves({"local": {"tau": 2}})
     {'local.tau': 2}
+    >>> leaves({"selectors": [{"m": 3}, {"m": 3}]})
+    {'selectors.0.m': 3, 'selectors.1.m': 3}
     """
+    if isinstance(plain, list) and any(isinstance(part, dict) for part in plain):
+        plain = dict(enumerate(plain))
     if not isinstance(plain, dict):
         return {path: plain}
     found: Plain = {}
@@ -135,6 +145,15 @@ def role_of(annotation: Any) -> str:
         if name in registry.ROLES:
             return str(name)
     return ""
+
+
+def item_role(annotation: Any) -> str:
+    """The role of a field, or of each item of a field that holds several."""
+    return role_of(annotation) or (role_of(get_args(annotation)[0]) if get_origin(annotation) is tuple else "")
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _is_literal(annotation: Any) -> bool:

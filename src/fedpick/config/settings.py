@@ -7,7 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from fedpick import registry
 from fedpick.config.converter import Plain, list_depth, role_of, types_of
@@ -86,8 +86,8 @@ def expand(plain: Mapping[str, Any], kind: type[Any], owner: str = "experiment")
 
 
 def _axes(
-    plain: Mapping[str, Any], kind: Any, path: tuple[str, ...], owner: str
-) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    plain: Mapping[str, Any], kind: Any, path: tuple[str | int, ...], owner: str
+) -> Iterator[tuple[tuple[str | int, ...], list[Any]]]:
     fields = types_of(kind) if dataclasses.is_dataclass(kind) else {}
     for name, value in plain.items():
         annotation, here = fields.get(name), (*path, name)
@@ -98,8 +98,12 @@ def _axes(
             one_kind = all(isinstance(item, Mapping) for item in value) or kinds <= {int, float} or kinds == {list}
             if not value or not one_kind:
                 rule = "one value, or several numbers or tables"
-                raise ValueError(f"{owner}: {'.'.join(here)} must be {rule}, got {value!r}")
+                raise ValueError(f"{owner}: {'.'.join(map(str, here))} must be {rule}, got {value!r}")
             yield here, value
+        elif isinstance(value, list) and list_depth(annotation):  # of tables, which may hold sweeps of their own
+            for place, item in enumerate(value):
+                if isinstance(item, Mapping):
+                    yield from _axes(item, _class(get_args(annotation)[0], item), (*here, place), owner)
 
 
 def _class(annotation: Any, value: Mapping[str, Any]) -> Any:

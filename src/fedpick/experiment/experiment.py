@@ -5,27 +5,16 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedpick import config
+from fedpick import config, sim
 from fedpick.config import Plain, leaves
 from fedpick.metrics import METRICS
 from fedpick.protocol import Selector
-from fedpick.sim import (
-    Always,
-    Availability,
-    Data,
-    Devices,
-    Failures,
-    Federation,
-    Local,
-    ModelSpec,
-    Server,
-    check_fit,
-)
 from fedpick.validation import one_of, require
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
@@ -91,18 +80,18 @@ class Experiment:
     16
     """
 
-    data: Data
-    model: ModelSpec
+    data: sim.Data
+    model: sim.ModelSpec
     selector: Selector[Any]
-    local: Local
+    local: sim.Local
     _: KW_ONLY
     rounds: int
     seeds: tuple[int, ...] = (0,)
     redraw: bool = False
-    server: Server = Server()
-    availability: Availability = Always()
-    failures: Failures = Failures()
-    devices: Devices = Devices()
+    server: sim.Server = sim.Server()
+    availability: sim.Availability = sim.Always()
+    failures: sim.Failures = sim.Failures()
+    devices: sim.Devices = sim.Devices()
     metrics: Metrics = Metrics()
     name: str = ""
 
@@ -160,9 +149,9 @@ class Experiment:
         """Raise where the model, the data and the strategy do not go together; nothing is trained."""
         federation = self.federation()
         self.model.build(federation)
-        check_fit(federation, self.selector, self.availability, self.failures)
+        sim.check_fit(federation, self.selector, self.availability, self.failures)
 
-    def federation(self, seed: int | None = None) -> Federation:
+    def federation(self, seed: int | None = None) -> sim.Federation:
         """The clients and their data, by default those of the first seed; the last two are kept in memory."""
         data: Any = self.for_seed(self.seeds[0] if seed is None else seed).data
         try:
@@ -172,8 +161,8 @@ class Experiment:
 
 
 @functools.lru_cache(maxsize=2)
-def _federation(data: Any, version: str) -> Federation:
-    federation: Federation = data.federation()
+def _federation(data: Any, version: str) -> sim.Federation:
+    federation: sim.Federation = data.federation()
     return federation
 
 
@@ -263,7 +252,14 @@ def names(plains: Sequence[Plain]) -> tuple[str, ...]:
 
 
 def _name(plain: Plain, different: Plain) -> str:
-    selector: Any = plain.get("selector")
-    kind = str(selector.get("kind")) if isinstance(selector, dict) else str(selector)
-    shown = {path: value for path, value in different.items() if value != "" and path != "selector.kind"}
-    return ", ".join([kind, *(f"{path.removeprefix('selector.')} = {value}" for path, value in shown.items())])
+    shown = {path: value for path, value in different.items() if value != "" and path.split(".")[-1] != "kind"}
+    others = (f"{re.sub(r'^(selector[.])+', '', path)} = {value}" for path, value in shown.items())
+    return ", ".join([_kind(plain.get("selector")), *others])
+
+
+def _kind(selector: Any) -> str:
+    """The kind of a strategy, with those that it holds: "cooldown(pow-d)"."""
+    if not isinstance(selector, Mapping):
+        return str(selector)
+    held = [selector["selector"]] if "selector" in selector else selector.get("selectors", [])
+    return str(selector.get("kind")) + (f"({', '.join(map(_kind, held))})" if held else "")

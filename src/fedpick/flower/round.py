@@ -29,7 +29,7 @@ from fedpick.flower.messages import (
 )
 from fedpick.flower.selection import Choice, Options, Queries, choose, observe, resize_memory
 from fedpick.flower.wrapped import Wrapped
-from fedpick.protocol import MEASURED, Report, Selector, needs
+from fedpick.protocol import MEASURED, Report, Selector, least_clients, needs
 from fedpick.updates import lengths, measure
 
 LOG = logging.getLogger("flwr.fedpick")
@@ -61,8 +61,7 @@ class Adapter:
         if options.folder is not None and any(accountant is not None for accountant in accountants):
             rule = "folder must be None for a strategy with a privacy accountant, which cannot be saved"
             raise ValueError(f"Selecting: {rule}, got {str(options.folder)!r}")
-        d = getattr(selector, "d", 0)
-        rows = max(options.clients or 0, selector.m or 1, int(d) if isinstance(d, int | np.integer) else 0)
+        rows = max(options.clients or 0, least_clients(selector))
         self.state = ServerState(ArrayRecord(), ClientTable(rows), History())
         self.skip = 0  # rounds of this start() that an earlier run of the server has played
         self.current: Round | None = None

@@ -227,6 +227,7 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
         m=selector.m,
         poll=selector.poll,
         skips_poll=getattr(selector, "skips_poll", False),
+        one_key=getattr(selector, "one_key", False),
         propose=partial(_propose, selector),
         select=partial(_select, selector),
     )

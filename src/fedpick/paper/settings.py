@@ -3,22 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedpick import sim
 from fedpick.experiment import Experiment, Metrics
 from fedpick.protocol import Selector
 from fedpick.registry import strategy
-from fedpick.sim import (
-    MLP,
-    AlternatingHalves,
-    Always,
-    Dirichlet,
-    FashionMNIST,
-    Local,
-    Logistic,
-    Quadratic,
-    QuadraticModel,
-    StepDecay,
-    Synthetic,
-)
 
 Experiments = dict[Any, Experiment]  # by what tells them apart
 
@@ -115,14 +103,14 @@ def fashion(
 ) -> Experiment:
     """Fashion-MNIST as in the paper and, where it is silent, its released code; one partition per seed."""
     return Experiment(
-        FashionMNIST(Dirichlet(K=100, alpha=alpha)),
-        MLP(objective=objective),
+        sim.FashionMNIST(sim.Dirichlet(K=100, alpha=alpha)),
+        sim.MLP(objective=objective),
         selector,
-        Local(tau=30, b=64, eta=eta, schedule=StepDecay((150, 300)), weight_decay=1e-4),
+        sim.Local(tau=30, b=64, eta=eta, schedule=sim.StepDecay((150, 300)), weight_decay=1e-4),
         rounds=size.fashion_rounds,
         seeds=tuple(range(size.seeds)),
         redraw=True,
-        availability=AlternatingHalves(away=0.1) if halves else Always(),
+        availability=sim.AlternatingHalves(away=0.1) if halves else sim.Always(),
         metrics=Metrics(every=2 if size.whole else max(1, size.fashion_rounds // 10), clients=False),
     )
 
@@ -130,10 +118,10 @@ def fashion(
 def synthetic(size: Size, selector: Selector[Any]) -> Experiment:
     """Synthetic(1,1), one draw per seed."""
     return Experiment(
-        Synthetic(),
-        Logistic(),
+        sim.Synthetic(),
+        sim.Logistic(),
         selector,
-        Local(tau=30, b=50, eta=0.05, schedule=StepDecay((300, 600))),
+        sim.Local(tau=30, b=50, eta=0.05, schedule=sim.StepDecay((300, 600))),
         rounds=size.synthetic_rounds,
         seeds=tuple(range(size.draws)),
         redraw=True,
@@ -144,10 +132,10 @@ def synthetic(size: Size, selector: Selector[Any]) -> Experiment:
 def quadratic(size: Size, selector: Selector[Any], K: int) -> Experiment:
     """The quadratic problem with tau = 2 full-gradient steps, one draw per seed."""
     return Experiment(
-        Quadratic(K=K),
-        QuadraticModel(),
+        sim.Quadratic(K=K),
+        sim.QuadraticModel(),
         selector,
-        Local(tau=2, b=1, eta=2e-5),
+        sim.Local(tau=2, b=1, eta=2e-5),
         rounds=size.quadratic_rounds,
         seeds=tuple(range(size.draws)),
         redraw=True,

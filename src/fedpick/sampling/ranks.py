@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from fedpick.sampling._order import Number, ascending, count, cut, int32
@@ -40,9 +41,20 @@ def fill_unknown(values: Float[Array, " K"]) -> Float[Array, " K"]:
     >>> fill_unknown(jnp.array([4.0, jnp.nan, 1.0, 2.0]))
     Array([4., 2., 1., 2.], dtype=float32)
     """
+    filled: Float[Array, " K"] = _fill_unknown(values)
+    return filled
+
+
+@jax.jit
+def _fill_unknown(values: Float[Array, " K"]) -> Float[Array, " K"]:
     known = ~jnp.isnan(values)
-    median = nth_smallest(values, known, (count(known) + 1) // 2)
-    return jnp.where(known, values, jnp.where(jnp.isnan(median), jnp.float32(0), median))
+    number = count(known)
+    filled: Float[Array, " K"] = lax.cond(
+        known.all(),
+        lambda: values,
+        lambda: jnp.where(known, values, jnp.nan_to_num(nth_smallest(values, known, (number + 1) // 2), nan=0.0)),
+    )
+    return filled
 
 
 def portion(fraction: float | Float[Array, ""], n: Number) -> Int[Array, ""]:

@@ -1,5 +1,7 @@
 """From scores to seats: the top, ties broken at random, and selections."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -64,6 +66,25 @@ def top_k(
     seats = jnp.arange(1, m + 1, dtype=jnp.int32)
     clients: Int[Array, " m"] = places(chosen, seats)
     return clients, seats <= count(chosen)
+
+
+def in_turn(groups: tuple[Bool[Array, " K"], ...], m: int) -> tuple[Int[Array, " m"], Bool[Array, " m"]]:
+    """The seats of several groups, the first group's before the second's, and which of the m seats they fill.
+
+    Args:
+        groups: Who has a seat, as masks that have no client in common.
+        m: Number of seats; static.
+
+    >>> in_turn((jnp.array([False, False, True]), jnp.array([True, False, False])), 3)[0]
+    Array([ 2,  0, -1], dtype=int32)
+    """
+    chosen = functools.reduce(jnp.logical_or, groups)
+    seats = jnp.arange(1, m + 1, dtype=jnp.int32)
+    clients = places(chosen, jnp.where(seats <= count(chosen), seats, 0))
+    turn = jnp.where(clients < 0, len(groups), 0)
+    for number, group in enumerate(groups):
+        turn = turn + jnp.where((clients >= 0) & group[clients], number, 0)
+    return clients[jnp.argsort(turn, stable=True)], seats <= count(chosen)
 
 
 def seat(clients: Int[Array, " m"], filled: Bool[Array, " m"]) -> Selection:

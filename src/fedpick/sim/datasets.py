@@ -126,19 +126,16 @@ class Synthetic:
         u, shift = rng.normal(0, alpha, K), rng.normal(0, beta, K)
         v = rng.normal(shift[:, None], 1, (K, dim))
         spread = np.sqrt(np.arange(1, dim + 1) ** -1.2)
-        parts: dict[str, list[Numbers]] = {"x": [], "y": [], "client": [], "test_x": [], "test_y": []}
+        parts = []
         for k in range(K):
             w, b = rng.normal(u[k], 1, (dim, classes)), rng.normal(u[k], 1, classes)
             x = v[k] + spread * rng.normal(size=(number[k], dim))
             y = np.argmax(x @ w + b, axis=1)
             order = rng.permutation(number[k])
             training, test = np.split(order, [int(0.9 * number[k])])
-            parts["x"].append(x[training].astype(np.float32))
-            parts["y"].append(y[training])
-            parts["client"].append(np.full(len(training), k))
-            parts["test_x"].append(x[test].astype(np.float32))
-            parts["test_y"].append(y[test])
-        x, y, client, test_x, test_y = (np.concatenate(part) for part in parts.values())
+            x = x.astype(np.float32)
+            parts.append((x[training], y[training], np.full(len(training), k), x[test], y[test]))
+        x, y, client, test_x, test_y = map(np.concatenate, zip(*parts, strict=True))
         name = f"Synthetic({alpha:g},{beta:g}) K={K} seed={self.seed}"
         return Federation.from_arrays(x, y, client, test=(test_x, test_y), classes=classes, name=name)
 

@@ -13,6 +13,7 @@ import numpy as np
 from fedpick.metrics import Payload
 from fedpick.protocol import Selector, init_key, payload
 from fedpick.results import Result
+from fedpick.sim import preflight
 from fedpick.sim._engine import multihost as hosts
 from fedpick.sim._engine.batching import Bundles
 from fedpick.sim._engine.checkpoint import Checkpoint, fingerprint
@@ -27,15 +28,6 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local
 from fedpick.sim.models import Model, ModelSpec
 from fedpick.sim.optimizers import Server
-from fedpick.sim.preflight import (
-    check_first_losses,
-    check_fit,
-    check_kinds,
-    check_options,
-    resolve,
-    warn_of_few_available,
-    warn_of_small_clients,
-)
 from fedpick.sim.round import Record, Setup
 
 CHUNK = 100  # rounds, about
@@ -92,14 +84,14 @@ def simulate(
     >>> result.metrics["loss"].shape
     (3, 5)
     """
-    every = check_options(rounds, every, until, watch)
-    data, built = resolve(federation, model)
-    check_kinds(data, built, selector, local, server, failures, devices)
+    every = preflight.check_options(rounds, every, until, watch)
+    data, built = preflight.resolve(federation, model)
+    preflight.check_kinds(data, built, selector, local, server, failures, devices)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", largest=data.largest if local.batches == "epochs" else 0)
     runs, names = sweep(Setup(lean, built, selector, local, server, availability, failures, devices), seeds)
-    check_fit(data, runs.setup.selector, availability, failures)
-    warn_of_small_clients(data, local)
+    preflight.check_fit(data, runs.setup.selector, availability, failures)
+    preflight.warn_of_small_clients(data, local)
     mine = hosts.shares(len(names))[jax.process_index()]
     hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
 
@@ -115,7 +107,7 @@ def simulate(
         hosts.same_everywhere(done, "checkpoint must be a file that every host sees, at the same round")
         if saved is not None:
             runner.state, tables = rows(saved, mine)
-    check_first_losses(tables.evaluations.client_loss[:, 0])
+    preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
     output = _Output(names, data, _model_bytes(built), payload(selector), cadence, file, watch)
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
@@ -132,7 +124,7 @@ def simulate(
             raise  # the others would wait for this one's results
         LOG.warning("simulate: stopped after round %d of %d; the result ends there", tables.rounds, rounds)
     params, tables = hosts.gather((runner.state.params, tables), len(names))
-    warn_of_few_available(selector, tables.records)
+    preflight.warn_of_few_available(selector, tables.records)
     return output.result(tables, params)
 
 

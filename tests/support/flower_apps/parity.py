@@ -19,8 +19,9 @@ def opened(message, context):
     with np.load(str(context.run_config["data"])) as file:
         mine = file["client"] == context.node_config["partition-id"]
         x, y, settings = file["x"][mine], file["y"][mine], (int(file["tau"]), float(file["eta"]))
+        seconds = float(file["seconds"][context.node_config["partition-id"]])
     arrays = message.content.get("arrays", {})
-    return x, y, {name: array.numpy() for name, array in arrays.items()}, settings
+    return x, y, {name: array.numpy() for name, array in arrays.items()}, (*settings, seconds)
 
 
 def log_probabilities(params, x):
@@ -31,8 +32,9 @@ def log_probabilities(params, x):
 
 @app.query("loss")
 def loss(message, context):
-    x, y, params, _ = opened(message, context)
+    x, y, params, (_, _, seconds) = opened(message, context)
     metrics = {"num-examples": len(y), "partition-id": context.node_config["partition-id"]}
+    metrics["expected-duration"] = seconds
     if params:
         batch = message.content["config"].get("batch-size", len(y))
         assert batch >= len(y), "the rule that both sides share: a batch holds all the data"
@@ -43,16 +45,19 @@ def loss(message, context):
 
 @app.train()
 def train(message, context):
-    x, y, params, (tau, eta) = opened(message, context)
-    losses = []
+    x, y, params, (tau, eta, seconds) = opened(message, context)
+    losses, squares = [], []
     for _ in range(tau):
         log_p = log_probabilities(params, x)
-        losses.append(-log_p[np.arange(len(y)), y].mean())
+        of_samples = -log_p[np.arange(len(y)), y]
+        losses.append(of_samples.mean())
+        squares.append(np.square(of_samples).mean())
         slope = (np.exp(log_p) - np.eye(log_p.shape[1])[y]) / len(y)
         gradient = {"w": x.T @ slope, "b": slope.sum(axis=0)}
         params = {name: (params[name] - eta * gradient[name]).astype(np.float32) for name in params}
     arrays = ArrayRecord({name: Array(values) for name, values in params.items()})
-    metrics = MetricRecord({"train_loss": float(np.mean(losses)), "num-examples": len(y)})
+    means = {"train_loss": float(np.mean(losses)), "square_loss": float(np.mean(squares))}
+    metrics = MetricRecord({**means, "seconds": seconds, "num-examples": len(y)})
     return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
 
@@ -72,6 +77,7 @@ def main(grid: Grid, context: Context) -> None:
             seed=plan["seed"],
             clients=plan["clients"],
             batch=plan["batch"],
+            duration="seconds",
             wait=120.0,
             poll_timeout=60.0,
         )

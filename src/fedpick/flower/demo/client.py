@@ -41,17 +41,19 @@ def accuracy(w: Any, x: Any, y: Any) -> float:
     return float((log_probabilities(w, x).argmax(axis=1) == y).mean())
 
 
-def sgd(w: Any, x: Any, y: Any, *, steps: int, batch: int, rate: float, rng: Any) -> tuple[Any, float]:
-    """The model after some steps of stochastic gradient descent, and the mean loss on the way."""
-    losses = []
+def sgd(w: Any, x: Any, y: Any, *, steps: int, batch: int, rate: float, rng: Any) -> tuple[Any, float, float]:
+    """The model after some steps of stochastic gradient descent, and the mean loss and square loss on the way."""
+    losses, squares = [], []
     for _ in range(steps):
         some = rng.choice(len(y), min(batch, len(y)), replace=False)
         log_p = log_probabilities(w, x[some])
-        losses.append(-log_p[np.arange(len(some)), y[some]].mean())
+        of_samples = -log_p[np.arange(len(some)), y[some]]
+        losses.append(of_samples.mean())
+        squares.append(np.square(of_samples).mean())
         slope = (np.exp(log_p) - np.eye(CLASSES)[y[some]]) / len(some)
         gradient = np.concatenate([x[some].T @ slope, slope.sum(axis=0)[None]])
         w = (w - rate * gradient).astype(np.float32)
-    return w, float(np.mean(losses))
+    return w, float(np.mean(losses)), float(np.mean(squares))
 
 
 def _load(context: Context) -> tuple[int, Any, Any]:
@@ -65,21 +67,32 @@ def loss(message: Message, context: Context) -> Message:
     client, x, y = _load(context)
     metrics: dict[str, Any] = {"num-examples": len(y), "partition-id": client}
     if "arrays" in message.content:
-        w = message.content.array_records["arrays"]["w"].numpy()
-        some = int(message.content.config_records["config"].get("batch-size", len(y)))  # type: ignore[arg-type]
+        w, config = message.content.array_records["arrays"]["w"].numpy(), message.content.config_records["config"]
+        if config.get("fedpick-poll") == "norm":  # train, and send the update if selected
+            trained = _trained(message, context).content.array_records["arrays"]
+            context.state["trained"], context.state["config"] = trained, config
+            metrics["norm"] = float(np.linalg.norm(trained["w"].numpy() - w))
+        some = int(config.get("batch-size", len(y)))  # type: ignore[arg-type]
         metrics["loss"] = mean_loss(w, x[:some], y[:some])
     return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """A few local steps."""
+    """A few local steps, unless a poll of this round has made them already."""
+    reply, t = _trained(message, context), message.content.config_records["config"]["server-round"]
+    if "trained" in context.state and context.state.config_records["config"]["server-round"] == t:
+        reply.content["arrays"] = context.state["trained"]
+    return reply
+
+
+def _trained(message: Message, context: Context) -> Message:
     client, x, y = _load(context)
     config = message.content.config_records["config"]
     rng = np.random.default_rng([client, int(config["server-round"]), int(config.get("fedpick-seat", 0))])  # type: ignore[arg-type]
     w = message.content.array_records["arrays"]["w"].numpy()
-    w, mean = sgd(w, x, y, steps=20, batch=32, rate=0.1, rng=rng)
-    metrics = MetricRecord({"train_loss": mean, "num-examples": len(y)})
+    w, mean, square = sgd(w, x, y, steps=20, batch=32, rate=0.1, rng=rng)
+    metrics = MetricRecord({"train_loss": mean, "square_loss": square, "num-examples": len(y)})
     return Message(RecordDict({"arrays": ArrayRecord({"w": Array(w)}), "metrics": metrics}), reply_to=message)
 
 

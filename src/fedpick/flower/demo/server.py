@@ -23,7 +23,7 @@ def build_selector(config: Mapping[str, Any]) -> Selector[Any]:
     Full()
     """
     m, d, rounds = (int(config[name]) for name in ("m", "d", "rounds"))
-    selector: Selector[Any] = fitting_strategy(str(config["strategy"]), m=m, d=d, rounds=rounds)
+    selector: Selector[Any] = fitting_strategy(str(config["strategy"]), m=m, d=d, rounds=rounds, classes=CLASSES)
     return selector
 
 
