@@ -47,7 +47,7 @@ def _experiments(size: Size) -> Experiments:
 def in_time(ready: NDArray[Any], upload: NDArray[Any], deadline: float) -> int:
     """How many updates arrive before the deadline over one uplink, sent in the order in which they are ready.
 
-    >>> in_time(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 4.0]), 7.5)
+    >>> in_time(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 4.0]), 6.5)
     2
     """
     order = np.argsort(ready, kind="stable")
