@@ -70,7 +70,7 @@ def _conclude(runs: ItemRuns) -> Outcome:
         "Looking at speed, not only at losses, is what shortens the time.": speed,
     }
     title = "Oort: test accuracy by simulated time"
-    text = "Test accuracy by simulated seconds for random clients, for Oort, and for Oort without its penalty for slow devices."
+    text = "Test accuracy by simulated seconds for random clients, Oort, and Oort without its penalty for slow devices."
     chart = Chart("oort", "lines", title=title, text=text, x="seconds", y="test accuracy", rows=tuple(rows), columns=3)
     columns = (
         "data",
@@ -90,7 +90,8 @@ OORT = Item(
     "oort",
     "Oort",
     title="Time to accuracy on devices of unequal speed",
-    about=SETTING + "50 clients, 5 seats; and Synthetic(1,1) as in Figure 3, 30 clients, 3 seats. Speed and bandwidth are "
+    about=SETTING
+    + "50 clients, 5 seats; and Synthetic(1,1) as in Figure 3, 30 clients, 3 seats. Speed and bandwidth are "
     "log-normal, expected durations exact, and samples = tau b. Not as in its paper: hundreds of clients instead of "
     "thousands, plain averaging instead of YoGi and Prox, and no over-commitment.",
     conclude=_conclude,

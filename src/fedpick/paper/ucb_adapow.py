@@ -49,8 +49,15 @@ def _ucb(runs: ItemRuns) -> Outcome:
         result = runs[name]
         rows += curve(name, "", result.evaluated, values=result.metric("loss"))
         last = (f"{Spread.of(result.metric(metric)[:, -1]):.2f}" for metric in ("loss", "worst_loss"))
-        table.append((name, f"{Spread.of(area(result, 'loss')):.2f}", *last, f"{_evenness(result).mean():.2f}",
-                      f"{_bytes(result).mean() / 1e6:.1f}"))
+        table.append(
+            (
+                name,
+                f"{Spread.of(area(result, 'loss')):.2f}",
+                *last,
+                f"{_evenness(result).mean():.2f}",
+                f"{_bytes(result).mean() / 1e6:.1f}",
+            )
+        )
     ucb, rand, pow_d, stale = (runs[name] for name in ("ucb-cs", *RIVALS))
     ahead = [
         positive(f"ahead of {name}", area(runs[name], "loss") - area(ucb, "loss"), "in loss, mean over the rounds")
@@ -72,11 +79,17 @@ def _ucb(runs: ItemRuns) -> Outcome:
     title = "UCB-CS on Synthetic(1,1): loss by round"
     text = "The global loss by round for random selection, pow-d, rpow-d and UCB-CS with two discounts."
     chart = Chart("ucb-cs", "lines", title=title, text=text, x="round", y="F(w)", rows=tuple(rows))
-    columns = ("strategy", "loss, mean over the rounds", "last loss", "last loss of the worst client",
-               "Jain's index of accuracies", "megabytes")
+    columns = (
+        "strategy",
+        "loss, mean over the rounds",
+        "last loss",
+        "last loss of the worst client",
+        "Jain's index of accuracies",
+        "megabytes",
+    )
     remark = (
-        "What decides is the discount: at gamma = 0.7 a loss of ten rounds ago counts for 3 %, and every client is soon "
-        "visited again; at 0.95 the strategy holds on to old losses as rpow-d does."
+        "What decides is the discount: at gamma = 0.7 a loss of ten rounds ago counts for 3 %, and every client is "
+        "soon visited again; with 0.95 it counts for 60 %."
     )
     whole = Table("Loss, fairness and traffic", columns, tuple(table))
     claims = claims_of("Cho, Gupta, Joshi, Yagan 2020, abstract", statements)
@@ -91,7 +104,7 @@ NOT_ABOVE = 1.1  # times rand's last F - F*
 
 
 def _adapow_experiments(size: Size) -> Experiments:
-    found = {}
+    found: Experiments = {}
     for K in CLIENTS:
         m, rounds = K // 10, size.quadratic_rounds
         selectors = {"rand": strategy("rand", m=m), f"pow-d, d = {K}": strategy("pow-d", m=m, d=K)}
@@ -120,16 +133,25 @@ def _adapow(runs: ItemRuns) -> Outcome:
         for name, gap in found.items():
             rows += curve(name, f"K = {K}, m = {K // 10}", gap.evaluated, values=np.log10(gap.metric("loss")))
             polls = runs[K, name].records["polled"].mean()
-            table.append((f"{K}", name, number_text(float(np.median(near[name]))), f"{np.median(last[name]):.3g}",
-                          f"{polls:.1f}"))
+            table.append(
+                (
+                    f"{K}",
+                    name,
+                    number_text(float(np.median(near[name]))),
+                    f"{np.median(last[name]):.3g}",
+                    f"{polls:.1f}",
+                )
+            )
         for name in SCHEDULES:
             what = f"K = {K}, {name}"
             fast.append(factor_above_one(f"{what}: speed-up over rand to 1 % of the start", near["rand"] / near[name]))
-            floor.append(positive(f"{what}: ends below {constant}", np.log10(last[constant] / last[name]), "powers of ten"))
+            floor.append(
+                positive(f"{what}: ends below {constant}", np.log10(last[constant] / last[name]), "powers of ten")
+            )
             floor.append(_not_above(f"{what}: ends at rand's F - F*, or below", last[name], last["rand"]))
     statements = {
         "It is faster than random selection at first.": fast,
-        "At the end it has no solution bias: F - F* falls below that of a constant d, to that of random selection.": floor,
+        "It ends without the bias of a constant d: F - F* falls below that, to that of random selection.": floor,
     }
     title = "adapow-d on the quadratic problem: F - F* by round"
     text = "F minus its minimum by round for rand, pow-d with d = K, and adapow-d with three schedules."
@@ -152,8 +174,8 @@ ADAPOW_D = Item(
     "adapow-d",
     "adapow-d",
     title="Three schedules of d on the quadratic problem",
-    about="The quadratic problem as in Figure 2a, with d falling from K to m: in ten equal steps (ours), at half of the "
-    "rounds (switch), or as K, K/2, K/4, K/8, m in five equal stages (halving). The last two are those of a public "
+    about="The quadratic problem as in Figure 2a, with d falling from K to m: in ten equal steps (ours), at half of "
+    "the rounds (switch), or as K, K/2, K/4, K/8, m in five equal stages (halving). The last two are those of a public "
     "reproduction, whose stages of the quadratic problem end after two fifths of its rounds.",
     conclude=_adapow,
     experiments=_adapow_experiments,
