@@ -14,15 +14,17 @@ from fedpick.paper.figure2b import FIGURE_2B
 from fedpick.paper.figure3 import FIGURE_3
 from fedpick.paper.figures4_5_7_8 import FIGURE_4, FIGURE_5, FIGURE_7, FIGURE_8
 from fedpick.paper.item import Item, ItemRuns, Outcome
+from fedpick.paper.oort import OORT
 from fedpick.paper.settings import Size
 from fedpick.paper.tables1_2 import TABLE_1, TABLE_2
 from fedpick.paper.tifl_refl import REFL, TIFL
+from fedpick.paper.ucb_adapow import ADAPOW_D, UCB_CS
 from fedpick.registry import nearest
 from fedpick.results import Result
 from fedpick.sim import find_fashion_mnist
 from fedpick.storage import RunStore
 
-LATER = (CLUSTERED_SIZE, OCS, K_VIB, TIFL, FEDCS, REFL)  # claims of the papers of other strategies
+LATER = (CLUSTERED_SIZE, OCS, K_VIB, TIFL, FEDCS, REFL, ADAPOW_D, UCB_CS, OORT)  # claims of the papers of other strategies
 ITEMS: dict[str, Item] = {
     item.name: item
     for item in (
