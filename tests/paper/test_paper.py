@@ -32,6 +32,7 @@ from fedpick.paper import (
     timing,
     write_report,
 )
+from fedpick.paper.items import LATER
 from fedpick.results import Result
 from fedpick.sim import FashionMNIST, Federation, pixels, simulate
 from fedpick.storage import RunStore
@@ -97,7 +98,8 @@ def heavy(tmp_path_factory):
 
 def test_no_item_of_the_paper_is_missing():
     figures = {f"Figure {number}" for number in (1, "2a", "2b", 3, 4, 5, 6, 7, 8)}
-    assert {item.source for item in ITEMS.values()} == figures | {"Table 1", "Table 2", "ours"}
+    sources = {item.source for item in ITEMS.values() if item not in LATER}
+    assert sources == figures | {"Table 1", "Table 2", "ours"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in HEAVY)) for n in ITEMS])
