@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from fedpick.experiment import Batch, missing, run_missing
 from fedpick.paper.ablations import OBJECTIVE, RATES
+from fedpick.paper.clustered_divfl import CLUSTERED_SIMILARITY, DIVFL
 from fedpick.paper.clustered_ocs_kvib import CLUSTERED_SIZE, K_VIB, OCS
 from fedpick.paper.fedcs import FEDCS
 from fedpick.paper.figure1 import FIGURE_1
@@ -13,6 +14,7 @@ from fedpick.paper.figure2a_6 import FIGURE_2A, FIGURE_6
 from fedpick.paper.figure2b import FIGURE_2B
 from fedpick.paper.figure3 import FIGURE_3
 from fedpick.paper.figures4_5_7_8 import FIGURE_4, FIGURE_5, FIGURE_7, FIGURE_8
+from fedpick.paper.hics_fedcor import FEDCOR, HICS
 from fedpick.paper.item import Item, ItemRuns, Outcome
 from fedpick.paper.oort import OORT
 from fedpick.paper.settings import Size
@@ -24,7 +26,7 @@ from fedpick.results import Result
 from fedpick.sim import find_fashion_mnist
 from fedpick.storage import RunStore
 
-LATER = (CLUSTERED_SIZE, OCS, K_VIB, TIFL, FEDCS, REFL, ADAPOW_D, UCB_CS, OORT)  # claims of the papers of other strategies
+LATER = (CLUSTERED_SIZE, OCS, K_VIB, TIFL, FEDCS, REFL, ADAPOW_D, UCB_CS, OORT, CLUSTERED_SIMILARITY, DIVFL, HICS, FEDCOR)  # claims of the papers of other strategies
 ITEMS: dict[str, Item] = {
     item.name: item
     for item in (
