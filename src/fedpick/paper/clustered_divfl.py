@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpick.paper.claims import Check, area, claims_of, factor_above_one, positive
-from fedpick.paper.digits import COLUMNS, SETTING, accuracy_lines, ahead, digits, sooner_to_target, speed_cells
+from fedpick.paper.digits_by_round import COLUMNS, SETTING, accuracy_lines, ahead, digits, sooner_to_target, speed_cells
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, synthetic
 from fedpick.registry import strategy

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpick.paper.claims import Check, claims_of
-from fedpick.paper.digits import (
+from fedpick.paper.digits_by_round import (
     COLUMNS,
     SETTING,
     accuracy_lines,

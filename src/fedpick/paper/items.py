@@ -26,7 +26,12 @@ from fedpick.results import Result
 from fedpick.sim import find_fashion_mnist
 from fedpick.storage import RunStore
 
-LATER = (CLUSTERED_SIZE, OCS, K_VIB, TIFL, FEDCS, REFL, ADAPOW_D, UCB_CS, OORT, CLUSTERED_SIMILARITY, DIVFL, HICS, FEDCOR)  # claims of the papers of other strategies
+LATER = (  # claims of the papers of other strategies
+    *(CLUSTERED_SIZE, CLUSTERED_SIMILARITY, OCS, K_VIB),
+    *(ADAPOW_D, UCB_CS, OORT, FEDCOR),
+    *(TIFL, FEDCS, REFL),
+    *(DIVFL, HICS),
+)
 ITEMS: dict[str, Item] = {
     item.name: item
     for item in (

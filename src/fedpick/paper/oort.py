@@ -7,7 +7,7 @@ import numpy as np
 
 from fedpick.experiment import Experiment
 from fedpick.paper.claims import Check, accuracy, claims_of, gain, less_time, number_text
-from fedpick.paper.digits import SETTING, by_time, digits, partitions
+from fedpick.paper.digits_by_time import SETTING, by_time, digits, partitions
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, synthetic
 from fedpick.protocol import Selector
