@@ -58,7 +58,7 @@ def with_stand_in(patch):
     patch.setattr(FashionMNIST, "federation", lambda self: stand_in(self.partition))
 
 
-# As many programs as all the others together. Figure 8 is Figure 5 with more seats; two of the later claims stand for all.
+# As many programs as all the others together. Figure 8 is Figure 5 with more seats. Two later claims stand for all.
 LATER_HERE = ("k-vib", "tifl")
 HEAVY = ("fig8", "objective", "rates", *(item.name for item in LATER if item.name not in LATER_HERE))
 
