@@ -25,18 +25,18 @@ def first_rounds(selector, state, clients, t):
     return pick(selector, round_keys(7, t), state, clients, None).selection
 
 
-def chances(head, size, m, *, temperature, scale, gamma):
+def chances(head, size, clusters, *, temperature, scale, gamma):
     """Each client's probability in one draw, by the paper."""
     entropy = np.array([scipy.stats.entropy(scipy.special.softmax(b / temperature)) for b in head])
     unit = head / np.linalg.norm(head, axis=1, keepdims=True)
     distance = np.arccos(np.clip(unit @ unit.T, -1, 1)) + scale * np.abs(entropy[:, None] - entropy)
     distance = (distance + distance.T) / 2
     np.fill_diagonal(distance, 0)
-    label = fcluster(linkage(squareform(distance), "ward"), m, "maxclust")
-    clusters = sorted(set(label))
-    weight = np.exp(gamma * np.array([entropy[label == c].mean() for c in clusters]))
+    label = fcluster(linkage(squareform(distance), "ward"), clusters, "maxclust")
+    names = sorted(set(label))
+    weight = np.exp(gamma * np.array([entropy[label == c].mean() for c in names]))
     found = np.zeros(len(head))
-    for c, p in zip(clusters, weight / weight.sum(), strict=True):
+    for c, p in zip(names, weight / weight.sum(), strict=True):
         found[label == c] = p * size[label == c] / size[label == c].sum()
     return found
 
@@ -53,19 +53,20 @@ def seat_probabilities(chance, m):
     return found
 
 
-@pytest.mark.parametrize("t", [0, 60, 100, 150])
+@pytest.mark.parametrize(("t", "clusters"), [(0, None), (60, None), (60, 5), (0, 2), (100, None), (150, None)])
 @pytest.mark.parametrize("seed", range(3))
-def test_probabilities_are_those_of_the_paper(seed, t):
+def test_probabilities_are_those_of_the_paper(seed, t, clusters):
     rng = np.random.default_rng(seed)
     K, m = 7, 3
     head = (rng.normal(size=(K, 5)) * 10.0 ** rng.uniform(-4, -2, (K, 1))).astype(np.float32)
     size = rng.integers(1, 30, K)
-    selector = HiCS(m, rounds=100, classes=5)
+    selector = HiCS(m, rounds=100, classes=5, clusters=clusters)
     state = Heads(jnp.asarray(head), jnp.ones(K, bool), jnp.int32(t))
     clients = Clients(jnp.asarray(size), jnp.ones(K, bool))
     selection = first_rounds(selector, state, clients, jnp.arange(DRAWS, dtype=jnp.int32))
     np.testing.assert_allclose(selection.weights, 1 / m, rtol=1e-6)
-    chance = chances(head.astype(float), size, m, temperature=0.0025, scale=10.0, gamma=4 * max(1 - t / 100, 0))
+    gamma = 4 * max(1 - t / 100, 0)
+    chance = chances(head.astype(float), size, clusters or m, temperature=0.0025, scale=10.0, gamma=gamma)
     expected = seat_probabilities(chance, m)
     seen = (np.asarray(selection.clients)[:, :, None] == np.arange(K)).any(axis=1).mean(axis=0)
     assert (np.abs(seen - expected) <= 5 * np.sqrt(expected * (1 - expected) / DRAWS) + 1e-6).all(), (seen, expected)
@@ -132,5 +133,7 @@ def test_by_name_and_errors():
     assert fedpick.strategy("hics-fl", m=3, rounds=9) == HiCS(3, rounds=9)
     with pytest.raises(ValueError, match=r"HiCS: temperature must be finite and above 0, got 0\.0"):
         HiCS(3, rounds=9, temperature=0.0)
+    with pytest.raises(ValueError, match="HiCS: clusters must be at least 1, got 0"):
+        HiCS(3, rounds=9, clusters=0)
     with pytest.raises(ValueError, match="HiCS: rounds must be at least 1, got 0"):
         HiCS(3, rounds=0)

@@ -12,7 +12,8 @@ from fedpick.cli._progress import ProgressBar, duration
 
 def paper(
     items: Annotated[list[str] | None, typer.Argument(help="Names of figures and tables; see --list.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All items.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Every figure and table of the paper.")] = False,
+    later: Annotated[bool, typer.Option("--later", help="The claims of the papers of other strategies.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="List the items and what is left to run.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A smaller version, labelled as such, in minutes.")] = False,
     seeds: Annotated[
@@ -38,18 +39,32 @@ def paper(
 
       fedpick paper table1 fig3
 
+      fedpick paper --later --quick
+
       fedpick paper --list
     """
     with cli_errors(debug, output, data=data):
         from fedpick.experiment import missing
-        from fedpick.paper import FULL, ITEMS, QUICK, Reproduction, get_items, reproduce, write_docs, write_report
+        from fedpick.paper import (
+            FULL,
+            ITEMS,
+            LATER,
+            QUICK,
+            Reproduction,
+            get_items,
+            reproduce,
+            write_docs,
+            write_report,
+        )
 
         size = QUICK if quick else FULL
         if seeds is not None:
             size = replace(size, name=f"{size.name}, {seeds}-seed", seeds=seeds, draws=seeds)
-        selected = get_items(ITEMS if every or (listed and not items) else items or [])
+        others = {item.name for item in LATER}
+        named = {*(items or ()), *(others if later else ()), *(ITEMS.keys() - others if every else ())}
+        selected = get_items(ITEMS if listed and not named else named)
         if not selected:
-            raise ValueError(f"paper: name an item ({', '.join(ITEMS)}), or say --all or --list")
+            raise ValueError(f"paper: name an item ({', '.join(ITEMS)}), or say --all, --later or --list")
         if listed:
             _list(selected, size, output)
             return

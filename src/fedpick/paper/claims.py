@@ -145,17 +145,40 @@ def area(result: Result, metric: str) -> NDArray[Any]:
     return np.asarray(result.metric(metric).mean(axis=1))
 
 
-def speed_up(better: Result, base: Result, metric: str, value: float) -> tuple[float, float, float, int]:
+def no_worse(what: str, one: Result, other: Result) -> Check:
+    """Whether ``one`` ends with an accuracy of ``other``'s or more, less two points at most."""
+    difference = interval(accuracy(one) - accuracy(other))
+    met: Met = "yes" if difference.low >= -AS_WELL else "no" if difference.high < -AS_WELL else "unclear"
+    return Check(what, met, f"{difference} points")
+
+
+def less_time(what: str, better: Result, base: Result, share: float) -> Check:
+    """Whether ``better`` reaches the accuracy in less simulated time than ``base``, by the median over the seeds."""
+    median, low, high, counted = speed_up(better, base, "test_accuracy", share, clock=True)
+    met: Met = "yes" if low > 1 else "no" if high <= 1 else "unclear"
+    if counted == 0:
+        return Check(what, "unclear", f"neither gets to {share:.0%}")
+    numbers = f"{number_text(median, 2)} [{number_text(low, 2)}, {number_text(high, 2)}] times"
+    left = len(base.runs) - counted
+    return Check(what, met, numbers + (f"; neither gets there in {left} of {len(base.runs)} draws" if left else ""))
+
+
+def speed_up(
+    better: Result, base: Result, metric: str, value: float, *, clock: bool = False
+) -> tuple[float, float, float, int]:
     """Rounds to the value, ``base`` over ``better``: median over seeds, its interval, and the number of seeds counted.
 
-    A seed counts where at least one of the two reaches it; inf where only ``better`` does, 0 where only ``base``.
+    A seed counts where at least one of the two reaches it; inf where only ``better`` does, 0 where only ``base``. With
+    ``clock`` it is the simulated time instead of the rounds.
     """
-    ours, theirs = better.rounds_to(metric, value), base.rounds_to(metric, value)
+    ours, theirs = (
+        result.seconds_to(metric, value) if clock else result.rounds_to(metric, value) for result in (better, base)
+    )
     counts = np.isfinite(ours) | np.isfinite(theirs)
     if not counts.any():
         return float("nan"), float("nan"), float("nan"), 0
     with np.errstate(invalid="ignore"):
-        ratios = np.where(np.isinf(ours), 0.0, theirs / np.maximum(ours, 1))[counts]
+        ratios = np.where(np.isinf(ours), 0.0, theirs / np.maximum(ours, 1e-9 if clock else 1))[counts]
     return *median_interval(ratios), int(counts.sum())
 
 

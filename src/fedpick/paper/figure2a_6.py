@@ -20,7 +20,7 @@ def _quadratic_experiments(size: Size, sizes: tuple[int, ...] = (30, 100)) -> Ex
     return {(K, name): quadratic(size, each, K) for K in sizes for name, each in quadratic_selectors(K).items()}
 
 
-def _gaps(runs: ItemRuns, K: int, name: str) -> Result:
+def optimality_gap(runs: ItemRuns, K: int, name: str) -> Result:
     """The result with F - F* as its loss."""
     result, experiment = runs[K, name], runs.experiments[K, name]
     lowest = [quadratic_optimum(experiment.federation(seed))[1] for seed in experiment.seeds]
@@ -35,12 +35,12 @@ def _figure_2a(runs: ItemRuns) -> Outcome:
     floors: dict[tuple[int, str], Any] = {}
     for K in (30, 100):
         names = list(quadratic_selectors(K))
-        gaps = {name: _gaps(runs, K, name) for name in names}
+        gaps = {name: optimality_gap(runs, K, name) for name in names}
         near: dict[str, Any] = {}
         for name in names:
             gap = gaps[name].metric("loss")
             rows += curve(name, f"K = {K}, m = {K // 10}", gaps[name].evaluated, values=np.log10(gap))
-            near[name] = _rounds_near(gaps[name])
+            near[name] = rounds_near(gaps[name])
             floors[K, name] = gap[:, -1]
         for name in names[1:]:
             faster = factor_above_one(f"K = {K}, {name}: speed-up to 1 % of the start", near["rand"] / near[name])
@@ -82,7 +82,7 @@ def _figure_2a(runs: ItemRuns) -> Outcome:
     return Outcome(claims_of("Figure 2a, Section 5", statements), (chart,), (speed_ups,))
 
 
-def _rounds_near(gaps: Result) -> Any:
+def rounds_near(gaps: Result) -> Any:
     """The round at which F - F* falls to a hundredth of the first one, or the last round."""
     gap = gaps.metric("loss")
     reached = gap <= NEAR * gap[:, :1]

@@ -31,7 +31,7 @@ class HiCS:
     The update of the output bias b tells how balanced the labels of a client are: H_k is the entropy of
     softmax(b_k / temperature).
 
-    1. Ward's clustering into m clusters by the distance arccos(b_k, b_l) + lambda |H_k - H_l|.
+    1. Ward's clustering into M clusters by the distance arccos(b_k, b_l) + lambda |H_k - H_l|.
     2. A cluster has the probability exp(gamma_t mean H) / sum, with gamma_t = gamma (1 - t / rounds), from 0 on 0; in
        it, a client has its share of the cluster's data.
     3. Draws are repeated until m clients are distinct; the average is plain, 1/m each.
@@ -41,12 +41,13 @@ class HiCS:
     clustered in groups around random landmarks.
 
     Args:
-        m: Seats, and number of clusters; static.
+        m: Seats; static.
         rounds: Rounds until clusters are equally likely.
         classes: Number of labels, the length of the output bias; static.
         temperature: Temperature of the softmax, in proportion to the learning rate and the number of local steps.
         scale: lambda, the weight of the difference of entropies.
         gamma: How much balanced clusters are preferred at the start; 0 not at all.
+        clusters: M, the number of clusters; None is m.
         groups: Number of groups that Ward's clustering works on, exact up to as many clients; at least 2 m are used.
 
     >>> HiCS(m=3, rounds=100).classes
@@ -59,6 +60,7 @@ class HiCS:
     temperature: Real = 0.0025
     scale: Real = 10.0
     gamma: Real = 4.0
+    clusters: int | Int[Array, ""] | None = None
     groups: int = static(default=256)
 
     poll: ClassVar[Poll] = "none"
@@ -69,6 +71,8 @@ class HiCS:
         for name in ("m", "classes", "groups"):
             object.__setattr__(self, name, natural(self, name, getattr(self, name)))
         require(self, "rounds", self.rounds, "at least 1", lambda n: n >= 1, whole=True)
+        if self.clusters is not None:
+            require(self, "clusters", self.clusters, "at least 1", lambda n: n >= 1, whole=True)
         require(self, "temperature", self.temperature, "finite and above 0", lambda x: (x > 0) & (x < float("inf")))
         for name in ("scale", "gamma"):
             rule = "finite and at least 0"
@@ -89,7 +93,8 @@ class HiCS:
         numbers = (self.temperature, self.scale, self.gamma * jnp.maximum(left, 0))
         temperature, scale, gamma = (jnp.asarray(x, jnp.float32) for x in numbers)
         group_key, race_key, new_key = jax.random.split(key, 3)
-        pull = _pull(group_key, state, weight, temperature, scale, gamma, self.m, max(self.groups, 2 * self.m))
+        clusters = jnp.asarray(self.m if self.clusters is None else self.clusters, jnp.int32)
+        pull = _pull(group_key, state, weight, temperature, scale, gamma, clusters, max(self.groups, 2 * self.m))
         # The race in logarithms, where no preference is so small that it becomes 0.
         arrival = jnp.log(sampling.exponentials(race_key, weight.shape)) - pull
         newcomers, new = sampling.first_k(sampling.uniform_keys(new_key, candidates & ~state.visited), self.m)
@@ -103,7 +108,7 @@ class HiCS:
         return Heads(enter(state.head, selection, report.head), visit(state.visited, selection), state.round + 1)
 
 
-@functools.partial(jax.jit, static_argnums=(6, 7))
+@functools.partial(jax.jit, static_argnums=7)
 def _pull(
     key: PRNGKeyArray,
     state: Heads,
@@ -111,7 +116,7 @@ def _pull(
     temperature: Float[Array, ""],
     scale: Float[Array, ""],
     gamma: Float[Array, ""],
-    m: int,
+    clusters: Int[Array, ""],
     groups: int,
 ) -> Float[Array, " K"]:
     """The logarithm of each client's chance: that of its cluster times its share of it; -inf where never visited."""
@@ -124,7 +129,7 @@ def _pull(
     there, level = rows[landmark], scale * entropy[landmark]
     angle = jnp.arccos(sampling.cosines(there, there))
     tree = sampling.ward(angle + jnp.abs(level[:, None] - level[None, :]), number)
-    cluster = sampling.cut_by_number(tree, m)[group]
+    cluster = sampling.cut_by_number(tree, clusters)[group]
 
     def totals(values: Float[Array, " K"]) -> Float[Array, " G"]:
         found: Float[Array, " G"] = jax.ops.segment_sum(
