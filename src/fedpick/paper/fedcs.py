@@ -20,7 +20,7 @@ from fedpick.sim import Devices
 
 K, POOL, SEATS = 100, 30, 10
 DEADLINES = (5.0, 10.0, 20.0)
-# Seats of both strategies: all of the candidates, as in the paper, and a third of them.
+# Seats of both strategies: as many as candidates, since FedCS has no limit in its paper, and a third of that.
 LIMITS = {"no limit": POOL, f"{SEATS} seats": SEATS}
 TRIALS = 500  # rounds over which updates on one uplink are counted
 
