@@ -20,8 +20,16 @@ run = jax.jit(scan)
 run_seeds = jax.jit(jax.vmap(scan, in_axes=(None, 0, None)))
 
 
-@pytest.mark.parametrize("partial", [False, True], ids=["all available", "some available"])
-@pytest.mark.parametrize("name", EVERY)
+FIRST = ("rand", "full", "pow-d", "rpow-d", "oort", "mixture")  # the others with everybody there are in make test-all
+
+
+@pytest.mark.parametrize(
+    ("name", "partial"),
+    [
+        *((name, True) for name in EVERY),
+        *(pytest.param(name, False, marks=() if name in FIRST else pytest.mark.slow) for name in EVERY),
+    ],
+)
 def test_loop_scan_and_vmapped_scan_pick_the_same_clients(name, partial):
     selector, worlds = every()[name], world(200, partial)
     state, (candidates, selection) = loop(selector, 5, worlds)

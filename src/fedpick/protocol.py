@@ -99,9 +99,9 @@ class Selector(Protocol[State]):
     and so knows what was drawn there); and, what ``fedpick.check_selector`` then holds it to:
     ``weights_sum_to_1 = False`` and ``fills_seats = False`` (the default of both is True; a seat may stay empty though
     a client is available for it), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
-    ``candidates_by_share = True`` (the candidates are drawn without replacement, by size), ``highest_loss_first =
-    True`` (the seats go to the candidates of highest loss, ties broken at random) and ``cost``, "K" (the default),
-    "K s" or "K^2".
+    ``candidates_by_share = True`` (the candidates are drawn without replacement, by size),
+    ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random) and
+    ``cost``, "K" (the default), "K s" or "K^2".
 
     >>> from fedpick import Rand
     >>> selector: Selector[tuple[()]] = Rand(m=2)

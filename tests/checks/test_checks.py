@@ -19,7 +19,7 @@ def test_every_strategy_of_the_table_keeps_the_laws(name):
     held = check_selector(every()[name], static=STATIC.get(name, ()))
     assert [line.split(":")[0] for line in held[:8]] == [f"law {n}" for n in range(1, 9)]
     assert ("candidates_by_share" in str(held)) == ("pow" in name)
-    assert ("highest_loss_first" in str(held)) == (name in ("pow-d", "rpow-d"))
+    assert ("highest_loss_first" in str(held)) == (name in ("pow-d", "rpow-d", "adapow-d-switch", "adapow-d-halving"))
 
 
 @pytest.mark.parametrize("score", [fedpick.LocalLoss(True), lambda loss, size: loss * size], ids=["loss", "own"])

@@ -223,7 +223,7 @@ DEVICES = Devices(speed=np.array([50.0, 400.0, 100.0, 25.0], np.float32))  # wha
 SELECTORS = {
     "rand": {"m": 2},
     "oort": {"m": 2},  # needs durations and square losses
-    "k-vib": {"m": 2},  # needs norms
+    "k-vib": {"m": 2, "rounds": 20},  # needs norms
     "clustered-similarity": {"m": 2},  # needs sketches
     "pow-d": {"m": 2, "d": 3},
     "cpow-d": {"m": 2, "d": 3},

@@ -170,6 +170,7 @@ def test_memory_holds_the_last_sketch_of_each_client():
     np.testing.assert_array_equal(state, [[0, 0], [0, 0], [1, 2]])
 
 
+@pytest.mark.slow  # one of them is in make test, with the table of strategies
 def test_laws():
     check_selector(ClusteredSimilarity(m=3, sketch_size=3, groups=6), static=("sketch_size", "groups"))
 

@@ -85,6 +85,7 @@ def test_clients_who_are_away_are_in_no_urn():
     unbiased(seats, weights, np.array([0.5, 0, 0.1, 0.4]))
 
 
+@pytest.mark.slow  # one of them is in make test, with the table of strategies
 @pytest.mark.parametrize(("m", "K"), [(3, 10), (12, 5)])
 def test_it_keeps_the_laws(m, K):
     assert "unbiased" in check_selector(ClusteredSize(m), K)[-1]

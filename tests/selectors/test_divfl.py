@@ -112,6 +112,7 @@ def test_a_pool_of_many_clients():
     assert set(chosen[:2]) == {298, 299}
 
 
+@pytest.mark.slow  # one of them is in make test, with the table of strategies
 def test_laws():
     check_selector(DivFL(m=3, sketch_size=16, pool=8), static=("sketch_size", "pool"))
 

@@ -171,6 +171,7 @@ def test_silence_is_left_out_and_nothing_is_fitted_to_nothing():
     assert np.isfinite(states[-1].embedding).all()
 
 
+@pytest.mark.slow  # one of them is in make test, with the table of strategies
 def test_laws():
     selector = FedCor(m=3, warmup=2, interval=2, first_steps=4, steps=3, dimension=3, history=4)
     check_selector(selector, static=("dimension", "history"))

@@ -125,6 +125,7 @@ def test_many_clients_are_clustered_in_groups():
     assert len(np.unique(chosen)) > 100
 
 
+@pytest.mark.slow  # one of them is in make test, with the table of strategies
 def test_laws():
     check_selector(HiCS(m=3, rounds=20, classes=5, groups=6), static=("classes", "groups"))
 

@@ -101,6 +101,7 @@ def test_a_state_of_another_federation_is_refused():
         rounds(KVib(2, 100), (1, 2, 3), state=KVib(2, 100).init(4), draws=1)
 
 
+@pytest.mark.slow  # one of them is in make test, with the table of strategies
 @pytest.mark.parametrize("selector", [KVib(3, 50), KVib(1, 1000, regularization=1.0)], ids=str)
 def test_it_keeps_the_laws(selector):
     assert "unbiased" in check_selector(selector)[-1]

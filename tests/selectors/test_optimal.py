@@ -95,6 +95,7 @@ def test_the_probabilities_are_the_paper_s_and_never_worse_than_uniform_ones(exa
         assert ((share * norms) ** 2 * (1 / best - K / m)).sum() <= 1e-12
 
 
+@pytest.mark.slow  # one of them is in make test, with the table of strategies
 @pytest.mark.parametrize("selector", [OptimalSampling(3), OptimalSampling(2, 5, exact=False)], ids=str)
 def test_it_keeps_the_laws(selector):
     assert "unbiased" in check_selector(selector)[-1]

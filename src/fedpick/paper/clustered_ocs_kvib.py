@@ -93,7 +93,7 @@ def _along_full_participation(seed: int, rounds: int) -> dict[str, list[float]]:
 
             chosen = jax.vmap(seats)(PICKS * seed + jnp.arange(PICKS, dtype=jnp.int32))
             averages = jnp.einsum("ij,ijk->ik", chosen.weights, updates[chosen.clients])
-            errors[name] = jnp.sum((averages - mean) ** 2, axis=1).mean()
+            errors[name] = jnp.sum((averages - mean[None]) ** 2, axis=1).mean()
             first = jax.tree.map(lambda leaf: leaf[0], chosen)
             report = Report(jnp.zeros(SEATS, jnp.float32), norm=norms[first.clients])
             after[name] = selector.observe(states[name], first, report)

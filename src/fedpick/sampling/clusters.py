@@ -44,7 +44,7 @@ def ward(distance: Float[Array, "G G"], number: Float[Array, " G"]) -> Merges:
         distance: Distances of the groups, any symmetric numbers; the diagonal is not looked at.
         number: Clients in each group; a group of 0 takes no part.
 
-    >>> apart = jnp.abs(jnp.array([0.0, 1.0, 5.0])[:, None] - jnp.array([0.0, 1.0, 5.0]))
+    >>> apart = jnp.abs(jnp.array([0.0, 1.0, 5.0])[:, None] - jnp.array([[0.0, 1.0, 5.0]]))
     >>> tree = ward(apart, jnp.ones(3))
     >>> tree.into, tree.other
     (Array([0, 0], dtype=int32), Array([1, 2], dtype=int32))
@@ -89,7 +89,7 @@ def cut_by_mass(tree: Merges, mass: Float[Array, " G"], most: float | Float[Arra
         mass: Mass of each group.
         most: Mass that no cluster of two or more exceeds.
 
-    >>> apart = jnp.abs(jnp.array([0.0, 1.0, 5.0])[:, None] - jnp.array([0.0, 1.0, 5.0]))
+    >>> apart = jnp.abs(jnp.array([0.0, 1.0, 5.0])[:, None] - jnp.array([[0.0, 1.0, 5.0]]))
     >>> cut_by_mass(ward(apart, jnp.ones(3)), jnp.array([0.3, 0.3, 0.6]), 0.7)
     Array([0, 0, 2], dtype=int32)
     """
@@ -113,7 +113,7 @@ def cut_by_number(tree: Merges, number: Number) -> Int[Array, " G"]:
         tree: The merges.
         number: Number of clusters; it may be traced.
 
-    >>> apart = jnp.abs(jnp.array([0.0, 1.0, 5.0])[:, None] - jnp.array([0.0, 1.0, 5.0]))
+    >>> apart = jnp.abs(jnp.array([0.0, 1.0, 5.0])[:, None] - jnp.array([[0.0, 1.0, 5.0]]))
     >>> cut_by_number(ward(apart, jnp.ones(3)), 2)
     Array([0, 0, 2], dtype=int32)
     """
