@@ -144,13 +144,14 @@ def _by_tier(
 ) -> tuple[Bool[Array, " T"], Float[Array, " T"], Int[Array, " T"], Int[Array, " T"]]:
     """Of each tier: whether anybody is there, the mean loss (+inf if unknown), credits paid now and at the refresh."""
     known = ~jnp.isnan(state.loss_then)
-    rows = []
-    for t in range(number):
-        inside = tier == t
-        mean = jnp.mean(state.loss_then, where=inside & known)  # NaN of nobody
-        paid = (jnp.sum(led, where=inside, dtype=jnp.int32) for led in (state.led, state.led_then))
-        rows.append((jnp.any(inside & candidates), jnp.where(jnp.isnan(mean), jnp.inf, mean), *paid))
-    there, loss, now, then = (jnp.stack(column) for column in zip(*rows, strict=True))
+    said = jnp.where(known, state.loss_then, jnp.float32(0))
+    # Five scatters: on a CPU, masked sums tier by tier take ten times as long and more.
+    present, total, spoke, now, then = (
+        jnp.zeros(number, values.dtype).at[tier].add(values)
+        for values in (candidates.astype(jnp.int32), said, known.astype(jnp.int32), state.led, state.led_then)
+    )
+    mean = total / jnp.maximum(spoke, 1).astype(jnp.float32)
+    there, loss = present > 0, jnp.where((spoke > 0) & ~jnp.isnan(mean), mean, jnp.inf)
     return there, loss, now, then
 
 
