@@ -23,17 +23,22 @@ def draw(selector, size, losses=None, state=None):
     state = selector.init(K) if state is None else state
     losses = jnp.full(K, jnp.nan) if losses is None else jnp.array(losses, jnp.float32)
 
-    picked, seats = first_rounds(selector, state, clients, losses)
+    program = often if isinstance(selector, PowerOfChoice) else once
+    picked, seats = program(selector, state, clients, losses)
     return np.asarray(picked), np.asarray(seats)
 
 
-@jax.jit
 def first_rounds(selector, state, clients, losses):
     def first(t):
         picked = pick(selector, round_keys(11, t), state, clients, lambda key, asked: losses)
         return picked.candidates, picked.selection.clients
 
     return jax.vmap(first)(jnp.arange(DRAWS, dtype=jnp.int32))
+
+
+once = jax.jit(first_rounds)
+# d is traced, so that a program is run for twenty federations, losses and d: worth compiling for four times the speed.
+often = jax.jit(first_rounds, compiler_options={"xla_backend_optimization_level": 1})
 
 
 def agree(counts, probability):

@@ -403,18 +403,25 @@ def test_ctrl_c_returns_what_is_done(monkeypatch, caplog):
     assert "simulate: stopped after round 20 of 100; the result ends there" in caplog.text
 
 
+EAGER = {"jit": False, "rounds": 2, "every": 2}
+
+
 @pytest.mark.filterwarnings("ignore:simulate. b=")
-def test_without_jit_the_same_rounds_are_played_and_an_error_names_round_and_client():
-    federation, local = small(K=4), Local(2, 4, 0.1)
-    model = Logistic().build(federation)
-    options = {"rounds": 2, "every": 2}
-    for selector in (PowerOfChoice(1, 2), PowerOfChoice(1, 2, "batch")):
-        plain = simulate(federation, model, selector, local, jit=False, **options)
-        same(plain, simulate(federation, model, selector, local, **options), rtol=1e-4, atol=1e-6)
+@pytest.mark.parametrize("loss", ["full", pytest.param("batch", marks=pytest.mark.slow)])
+def test_without_jit_the_same_rounds_are_played(loss):
+    play = functools.partial(simulate, small(K=4), Logistic(), PowerOfChoice(1, 2, loss), Local(2, 4, 0.1))
+    same(play(**EAGER), play(**{**EAGER, "jit": True}), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+def test_without_jit_an_error_names_round_and_client():
     with pytest.raises(
         FloatingPointError, match=r"simulate: round 0, client \d \(seat 0\): the local model must be finite"
     ):
-        simulate(Quadratic(K=4, v=2), QuadraticModel(), Rand(2), Local(2, 1, 1e38), rounds=2, jit=False)
+        simulate(Quadratic(K=4, v=2), QuadraticModel(), Rand(2), Local(2, 1, 1e38), **EAGER)
+
+    federation = small(K=4)
+    model = Logistic().build(federation)
 
     def fussy(params, x, y, key):
         if key is not None and y.shape[0] == 4:
@@ -422,7 +429,7 @@ def test_without_jit_the_same_rounds_are_played_and_an_error_names_round_and_cli
         return model.losses(params, x, y, key)
 
     with pytest.raises(RuntimeError) as caught:
-        simulate(federation, model._replace(losses=fussy), Rand(2), local, jit=False, **options)
+        simulate(federation, model._replace(losses=fussy), Rand(2), Local(2, 4, 0.1), **EAGER)
     notes = " ".join(caught.value.__notes__)
     assert "while client" in notes
     assert "in round 0 of the run with seed 0" in notes
