@@ -31,7 +31,7 @@ FIRST = ("rand", "full", "pow-d", "rpow-d", "oort", "mixture")  # the others wit
     ],
 )
 def test_loop_scan_and_vmapped_scan_pick_the_same_clients(name, partial):
-    selector, worlds = every()[name], world(200, partial)
+    selector, worlds = every()[name], world(80, partial)
     state, (candidates, selection) = loop(selector, 5, worlds)
     seeds = jnp.array([4, 5, 6], jnp.int32)
     alone = run(selector, 5, worlds)
@@ -49,7 +49,7 @@ def test_loop_scan_and_vmapped_scan_pick_the_same_clients(name, partial):
         assert (np.asarray(batch[1][1].clients[0]) != np.asarray(selection.clients)).any(), "another seed, other picks"
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in FIRST)) for n in EVERY])
 def test_a_plain_loop_compiles_nothing_after_its_first_rounds(name):
     """A server plays thousands of rounds: one that compiled something in each would be slow, and in the end crash."""
     selector = every()[name]

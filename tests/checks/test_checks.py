@@ -13,8 +13,10 @@ import fedpick
 from fedpick import LawBrokenError, check_selector
 from fedpick.checks import CLAIMS
 
+ALIKE = ("rand-distinct", "adapow-d-switch", "adapow-d-halving", "afl-sqrt-size", "aocs")  # in make test-all
 
-@pytest.mark.parametrize("name", EVERY)
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in ALIKE)) for n in EVERY])
 def test_every_strategy_of_the_table_keeps_the_laws(name):
     held = check_selector(every()[name], static=STATIC.get(name, ()))
     assert [line.split(":")[0] for line in held[:8]] == [f"law {n}" for n in range(1, 9)]
