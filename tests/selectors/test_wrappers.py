@@ -338,7 +338,8 @@ def test_needs_lengths_and_costs_are_those_of_the_strategies():
 OTHER = Unbiased(Mixture((Cooldown(Rand(3), 1), PowerOfChoice(3, 6, "stale"))))
 
 
-@pytest.mark.parametrize("selector", [NESTED, pytest.param(OTHER, marks=pytest.mark.slow)], ids=["polls", "does not"])
+@pytest.mark.slow
+@pytest.mark.parametrize("selector", [NESTED, OTHER], ids=["polls", "does not"])
 def test_compositions_keep_the_laws(selector):
     assert len(check_selector(selector)) == 8
 

@@ -158,7 +158,9 @@ def test_several_fields_are_swept_hand_in_hand():
 
 
 @pytest.mark.filterwarnings("ignore:simulate. b=")
-@pytest.mark.parametrize("selector", [PowerOfChoice(3, 5), AFL(3)], ids=["pow-d", "afl"])
+@pytest.mark.parametrize(
+    "selector", [PowerOfChoice(3, 5), pytest.param(AFL(3), marks=pytest.mark.slow)], ids=["pow-d", "afl"]
+)
 @jax.numpy_dtype_promotion("standard")
 def test_resumed_after_a_kill_at_any_chunk_is_the_uninterrupted_run(tmp_path, monkeypatch, selector):
     federation, model, _, local = PROBLEMS["mlp"]

@@ -348,7 +348,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("number", [10, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [5, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", [random_quadratic, random_logistic])
 def test_every_bound_holds_at_every_round_of_so_many_problems(make, number, record_property):
     loose = {f"{kind} {type(selector).__name__}": [] for selector, kind in CASES}
