@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.rounds import EVERY, compilations, every, loop, one_round, scan, world
+from support.rounds import ALIKE, EVERY, compilations, every, loop, one_round, scan, world
 
 import fedpick
 
@@ -26,7 +26,7 @@ FIRST = ("rand", "full", "pow-d", "rpow-d", "oort", "mixture")  # the others wit
 @pytest.mark.parametrize(
     ("name", "partial"),
     [
-        *((name, True) for name in EVERY),
+        *(pytest.param(name, True, marks=[pytest.mark.slow] * (name in ALIKE)) for name in EVERY),
         *(pytest.param(name, False, marks=() if name in FIRST else pytest.mark.slow) for name in EVERY),
     ],
 )

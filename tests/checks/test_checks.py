@@ -7,13 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.broken import BROKEN
-from support.rounds import EVERY, STATIC, every
+from support.rounds import ALIKE, EVERY, STATIC, every
 
 import fedpick
 from fedpick import LawBrokenError, check_selector
 from fedpick.checks import CLAIMS
-
-ALIKE = ("rand-distinct", "adapow-d-switch", "adapow-d-halving", "afl-sqrt-size", "aocs")  # in make test-all
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in ALIKE)) for n in EVERY])

@@ -86,6 +86,7 @@ def test_an_error_in_a_file_has_the_path_of_the_strategy_inside(tmp_path, select
     assert str(error.value).startswith(sentence)
 
 
+@pytest.mark.slow
 def test_sweeps_over_numbers_inside_are_one_program_and_an_interrupted_run_resumes(tmp_path, monkeypatch):
     inner = PowerOfChoice(3, np.array([3, 6, 12]))
     selector = Cooldown(Explore(inner, np.array([0.0, 0.3, 0.6])), np.array([0, 2, 4]))

@@ -42,6 +42,11 @@ EVERY = {
     "mixture": {"selectors": (fedpick.Rand(3), fedpick.PowerOfChoice(3, 6)), "probabilities": (0.25, 0.75)},
     "fedau": {"selector": fedpick.Rand(3), "cutoff": 4},
 }
+# One of each kind stands for those that are alike, which are in make test-all where a test is made for every name.
+ALIKE = {
+    *("rand-distinct", "adapow-d-switch", "adapow-d-halving", "afl-sqrt-size", "ucb-cs", "tifl", "refl"),
+    *("clustered-size", "aocs", "divfl", "hics-fl", "fedcor", "explore", "fedau"),
+}
 STATIC = {  # numbers that set shapes, beside m
     "tifl": ("tiers",),
     "fedcs": ("d",),
