@@ -179,6 +179,7 @@ def test_two_hosts_pick_what_one_picks_and_each_plays_its_share(one_device):
             assert host[name] == one_device[name], name
 
 
+@pytest.mark.slow
 def test_a_dead_host_is_an_error_in_bounded_time_and_its_checkpoint_goes_on_with_fewer(one_device, tmp_path):
     file, port = tmp_path / "run.npz", free_port()
     pair = [start([port, host, 2, file, "die" if host else "live"]) for host in range(2)]
