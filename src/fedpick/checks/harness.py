@@ -77,7 +77,6 @@ class Trial:
         self.selector, self.K, self.seed = selector, K, seed
         self.m = K if selector.m is None else selector.m
         self.size = np.arange(1, K + 1, dtype=np.int32) ** 2
-        self.scenarios = list(self._scenarios(8))
         self.traces = self.compilations = 0
         self.compiled_round: Callable[..., PlayedRound] = jax.jit(self._counted_round)
         self._compiled_draws = jax.jit(jax.vmap(play, in_axes=(None, None, 0, None, None)))
@@ -85,6 +84,11 @@ class Trial:
     def _counted_round(self, *arguments: Any) -> PlayedRound:
         self.traces += 1
         return play(*arguments)
+
+    @functools.cached_property
+    def scenarios(self) -> list[Scenario]:
+        """The inputs of eight rounds, drawn when they are first asked for: law 8 needs the shapes of one alone."""
+        return list(self._scenarios(8))
 
     def _scenarios(self, number: int) -> Iterator[Scenario]:
         rng = np.random.default_rng(self.seed)

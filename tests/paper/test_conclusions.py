@@ -1,0 +1,80 @@
+"""What every item concludes from runs that no simulation made."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.outcomes import SMALL, complete
+
+from fedpick.paper import ITEMS
+from fedpick.paper.clustered_ocs_kvib import MEASURED
+from fedpick.paper.item import ItemRuns
+from fedpick.paper.settings import quadratic_selectors
+from fedpick.results import Result
+
+SIZE = replace(SMALL, draws=3, seeds=3)
+
+
+def made_up(experiment, rng):
+    """Curves that fall and rise as losses and accuracies do, and seats drawn at random."""
+    seeds, rounds = len(experiment.seeds), experiment.rounds
+    K = getattr(experiment.data, "K", None) or experiment.data.partition.K
+    m = experiment.selector.m or K
+    evaluated = np.unique([*range(0, rounds, experiment.metrics.every), rounds])
+    learnt = np.cumsum(rng.uniform(0, 1, (seeds, len(evaluated))), axis=1) / len(evaluated)
+    loss = 1e3 * np.exp(-9 * learnt)
+    by_client = learnt[:, :, None] * rng.uniform(0.5, 1, (seeds, 1, K))
+    metrics = {"loss": loss, "test_loss": loss, "test_accuracy": learnt, "skew": 1 + learnt}
+    metrics |= {"client_accuracy": by_client, "client_loss": 1e3 * (1 - by_client)}
+    names = ("available", "polled", "trained", "returned", "poll_samples", "train_samples")
+    records = {name: rng.integers(1, K, (seeds, rounds)) for name in names}
+    records |= {name: rng.exponential(size=(seeds, rounds)) for name in ("seconds", "train_loss")}
+    records |= {"clients": rng.integers(0, K, (seeds, rounds, m)), "weights": np.full((seeds, rounds, m), 1 / m)}
+    runs = [{"seed": seed} for seed in experiment.seeds]
+    return Result(runs, np.full(K, 1 / K), 1000, evaluated=evaluated, metrics=metrics, records=records)
+
+
+class Findings:
+    """A store of findings that nobody computed: of t_comp, the skews and the variances."""
+
+    def __init__(self, rng):
+        self.rng = rng
+
+    def cached_result(self, kind, settings, compute):
+        draw = self.rng.exponential
+        if kind == "t_comp":
+            return {"device": "none", "seconds": {name: {"total": draw()} for name in settings["strategies"]}}
+        if kind == "variances":
+            return {name: draw(size=(settings["draws"], settings["rounds"])).tolist() for name in MEASURED}
+        assert kind == "skews"
+        return {
+            f"{K}": {n: draw(size=(settings["draws"], 3)).tolist() for n in quadratic_selectors(K)} for K in (30, 100)
+        }
+
+
+def conclude(name, monkeypatch, seed):
+    """The outcome of an item; ``seed(number)`` is that of the runs of its experiment of that number."""
+    experiments = ITEMS[name].experiments(SIZE)
+    numbers = {id(experiment): number for number, experiment in enumerate(experiments.values())}
+
+    def load(experiment, store):
+        return made_up(experiment, np.random.default_rng(seed(numbers[id(experiment)])))
+
+    monkeypatch.setattr("fedpick.paper.item.load_results", load)
+    monkeypatch.setattr("fedpick.paper.fedcs.TRIALS", 5)
+    return ITEMS[name].conclude(ItemRuns(Findings(np.random.default_rng(0)), SIZE, experiments))
+
+
+FROM_RUNS = [name for name in ITEMS if name != "fig1"]  # whose numbers are the theory's
+
+
+@pytest.mark.parametrize("name", FROM_RUNS)
+def test_every_item_concludes(name, monkeypatch):
+    complete(conclude(name, monkeypatch, seed=lambda number: number))
+
+
+@pytest.mark.parametrize("name", [name for name in FROM_RUNS if ITEMS[name].experiments(SIZE)])
+def test_where_all_strategies_do_the_same_no_item_is_reproduced(name, monkeypatch):
+    outcome = conclude(name, monkeypatch, seed=lambda number: 7)
+    complete(outcome)
+    assert outcome.verdict != "reproduced"
