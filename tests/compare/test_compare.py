@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,19 @@ SMALL = ["quadratic", "--strategies", "rand,pow-d", "--rounds", "400", "--seeds"
 
 def fedpick(*arguments, **options):
     return CliRunner().invoke(app, list(map(str, arguments)), **options)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The folder of a comparison, to be copied."""
+    out = tmp_path_factory.mktemp("compared") / "out"
+    assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0
+    return out
+
+
+@pytest.fixture
+def out(small, tmp_path):
+    return shutil.copytree(small, tmp_path / "out")
 
 
 def compared(value=0.5, **rounds_to):
@@ -119,7 +133,10 @@ def test_the_data_are_made_once(tmp_path, monkeypatch):
     real = Quadratic.federation
     monkeypatch.setattr(Quadratic, "federation", lambda self: made.append(self) or real(self))
     assert (
-        fedpick("compare", "quadratic", "--rounds", 5, "--seeds", 2, "-o", tmp_path, "--set", "data.K=11").exit_code
+        fedpick(
+            *("compare", "quadratic", "--strategies", "rand,pow-d", "--rounds", 5, "--seeds", 2),
+            *("-o", tmp_path, "--set", "data.K=11"),
+        ).exit_code
         == 0
     )
     assert len(made) == 1
@@ -260,9 +277,15 @@ def test_debug_shows_where_an_error_came_from():
     assert isinstance(done.exception, FileNotFoundError)
 
 
-def test_an_interrupted_comparison_says_what_is_kept_and_goes_on(tmp_path):
-    command = [sys.executable, "-m", "fedpick", "compare", "quadratic", "--strategies", "rand,pow-d", "-o", "out"]
-    command += ["--rounds", "2000", "--seeds", "2"]
+# SIGINT is ignored, by all that it starts too, where a shell runs the tests in the background.
+INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from fedpick.cli import main; main()"
+)
+
+
+def test_an_interrupted_comparison_says_what_is_kept_and_goes_on(tmp_path, monkeypatch):
+    arguments = ["compare", "quadratic", "--strategies", "rand,pow-d", "-o", "out", "--rounds", "2000", "--seeds", "2"]
+    command = [sys.executable, "-c", INTERRUPTIBLE, *arguments]
     environment = {**os.environ, "FEDPICK_CACHE": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment)
     deadline = time.monotonic() + 120
@@ -275,8 +298,9 @@ def test_an_interrupted_comparison_says_what_is_kept_and_goes_on(tmp_path):
     assert process.returncode == 1
     assert "stopped; finished work is stored in out; the same command resumes from there" in said
     assert not (tmp_path / "out" / "report.html").exists()
-    again = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
-    assert again.returncode == 0, again.stderr
+    monkeypatch.chdir(tmp_path)
+    again = fedpick(*arguments)
+    assert again.exit_code == 0, again.output
     assert "wins" in again.stdout or "Nothing beats" in again.stdout
 
 
@@ -323,9 +347,7 @@ def test_a_schedule_of_d_has_a_name():
     assert names([e.to_plain() for e in make_experiments("synthetic", chosen)]) == ("rand", "adapow-d")
 
 
-def test_a_report_with_another_target_is_of_the_same_comparison(tmp_path):
-    out = tmp_path / "out"
-    assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0
+def test_a_report_with_another_target_is_of_the_same_comparison(out):
     assert fedpick("compare", *SMALL, "--set", "data.K=12", "-o", out, "-q").exit_code == 0  # more runs in the folder
     before = json.loads((out / "summary.json").read_text())
     loss = 2 * before["target"]["value"]
@@ -341,9 +363,7 @@ def test_a_report_with_another_target_is_of_the_same_comparison(tmp_path):
     assert "must come with a target" in refused.stderr
 
 
-def test_a_report_names_the_run_that_is_broken_and_not_the_summary(tmp_path):
-    out = tmp_path / "out"
-    assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0
+def test_a_report_names_the_run_that_is_broken_and_not_the_summary(out):
     kept = next((out / "runs").iterdir()) / "result.npz"
     kept.write_bytes(kept.read_bytes()[:100])
     done = fedpick("report", out)
@@ -354,9 +374,7 @@ def test_a_report_names_the_run_that_is_broken_and_not_the_summary(tmp_path):
     assert "must be a summary that fedpick wrote" in fedpick("report", out).stderr
 
 
-def test_a_narrow_terminal_cuts_nothing_off(tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    assert fedpick("compare", *SMALL, "-o", out, "-q").exit_code == 0
+def test_a_narrow_terminal_cuts_nothing_off(out, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     for width in ("60", "80"):

@@ -77,7 +77,9 @@ def test_everything_is_drawn_offline_and_without_an_error_in_two_seconds(browser
         began = time.monotonic()
         seen = Seen(browser, document)
         took.append(time.monotonic() - began)
-    assert min(took) < 2
+        if took[-1] < 2:
+            break
+    assert took[-1] < 2
     assert seen.charts >= 1
     assert seen.page.locator("svg.marks").count() == seen.charts
     assert seen.wrong == []

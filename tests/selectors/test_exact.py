@@ -12,8 +12,11 @@ import pytest
 from fedpick import AFL, Clients, Ledger, PowerOfChoice, Rand, Uniform, pick, round_keys
 
 DRAWS = 100_000
-FEDERATIONS = [(1, 2, 3, 4), (5, 1, 0, 9), (1, 2, 3, 4, 5), (40, 3, 3, 1, 7)]
-federations = pytest.mark.parametrize("size", FEDERATIONS, ids=str)
+FEDERATIONS = [(1, 2, 3, 4, 5), (40, 3, 3, 1, 7), (5, 1, 0, 9, 2)]
+FOUR = [(1, 2, 3, 4), (5, 1, 0, 9)]  # other shapes, and so programs: in make test-all
+federations = pytest.mark.parametrize(
+    "size", [*FEDERATIONS, *(pytest.param(size, marks=pytest.mark.slow) for size in FOUR)], ids=str
+)
 
 
 def draw(selector, size, losses=None, state=None):

@@ -1,8 +1,12 @@
 """A checkpoint is whole or not there, and knows whose it is."""
 
+import contextlib
 import errno
 import functools
+import io
 import os
+import subprocess
+import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -95,21 +99,18 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(play, tmp_path, monkeypatc
     np.testing.assert_array_equal(resumed.metrics["loss"], whole.metrics["loss"])
 
 
-def test_a_checkpoint_is_found_by_another_process(tmp_path):
+def test_a_checkpoint_is_found_by_another_process(tmp_path, monkeypatch):
     """The owner's name is made of settings and data, not of addresses in memory."""
-    import subprocess
-    import sys
-
     code = (
         "import sys; from fedpick import PowerOfChoice; from fedpick.sim import *\n"
         "result = simulate(Quadratic(K=4, v=2), QuadraticModel(), PowerOfChoice(1, 2), Local(1, 1, 1e-3), rounds=20,"
         " every=5, checkpoint=sys.argv[1]); print(result.metrics['loss'].tolist())"
     )
-    run = functools.partial(
-        subprocess.run,
-        [sys.executable, "-c", code, str(tmp_path / "run.npz")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert run().stdout == run().stdout
+    here = io.StringIO()
+    monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "run.npz")])
+    with contextlib.redirect_stdout(here):
+        exec(code, {})
+    written = (tmp_path / "run.npz").stat().st_mtime_ns
+    found = subprocess.run([sys.executable, "-c", code, sys.argv[1]], capture_output=True, text=True, check=True)
+    assert found.stdout == here.getvalue()
+    assert (tmp_path / "run.npz").stat().st_mtime_ns == written, "the other process played it again"

@@ -423,14 +423,23 @@ def test_offline_is_one_sentence_and_a_bad_download_is_not_kept(files, monkeypat
     shutil.rmtree(cache)
 
 
-def test_the_official_files_where_they_are():
+@pytest.fixture(scope="module")
+def official():
     if "FEDPICK_DATA" not in os.environ:
         pytest.skip("FEDPICK_DATA does not name the official files")
-    federation = FashionMNIST(Dirichlet(K=100, alpha=0.3)).federation()
+    return FashionMNIST(Dirichlet(K=100, alpha=0.3)).federation()
+
+
+def test_the_official_files_where_they_are(official):
+    federation = official
     assert federation.x.shape == (60000, 28, 28)
     assert federation.test_x.shape == (10000, 28, 28)
     assert np.bincount(federation.y).tolist() == [6000] * 10
-    result = simulate(federation, MLP(), PowerOfChoice(3, 6), Local(30, 64, 0.05), rounds=30)
+
+
+@pytest.mark.slow
+def test_the_official_files_are_learnt(official):
+    result = simulate(official, MLP(), PowerOfChoice(3, 6), Local(30, 64, 0.05), rounds=30)
     assert result.metrics["test_accuracy"][0, -1] > 0.4
 
 

@@ -96,7 +96,9 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(federation, monkeypatch)
     same(whole, split, exact=False)
 
 
-@pytest.mark.parametrize(("rounds", "every"), [(12, 4), (11, 4), (3, 1)])
+@pytest.mark.parametrize(
+    ("rounds", "every"), [(11, 4), *(pytest.param(*other, marks=pytest.mark.slow) for other in ((12, 4), (3, 1)))]
+)
 def test_an_evaluation_beside_the_rounds_is_the_same_evaluation(federation, monkeypatch, tmp_path, rounds, every):
     whole = play(federation, rounds=rounds, every=every)
     monkeypatch.setattr(batching, "MUCH", 0)  # as where there is much to evaluate
@@ -154,19 +156,25 @@ def free_port():
 
 
 @pytest.fixture(scope="module")
-def one_device():
-    return answer(start(["alone"]))
+def kept_programs(tmp_path_factory):
+    """Where a process has kept its programs, as in a home without any: the settings."""
+    folder = tmp_path_factory.mktemp("kept")
+    return {"FEDPICK_CACHE": str(folder), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+
+
+@pytest.fixture(scope="module")
+def one_device(kept_programs):
+    return answer(start(["alone"], **kept_programs))
 
 
 def test_four_devices_pick_what_one_picks_and_each_holds_its_share(one_device):
-    four = answer(start(["alone"], JAX_NUM_CPU_DEVICES="4"))
+    four = answer(start(["alone"], JAX_NUM_CPU_DEVICES="4", DEVICE="2"))
     assert four["devices"] == 4
     assert four["held"] == {"0": 2, "1": 2, "2": 2, "3": 2}, "each device holds the state of its own runs"
     assert one_device["held"] == {"0": 8}
     for name in ("clients", "loss", "params"):
         assert four[name] == one_device[name], name
-    chosen = answer(start(["alone"], JAX_NUM_CPU_DEVICES="4", DEVICE="2"))
-    assert chosen["held"] == {"2": 8}, "the device that the user chose"
+    assert four["held_by_choice"] == {"2": 8}, "the device that the user chose"
 
 
 def test_two_hosts_pick_what_one_picks_and_each_plays_its_share(one_device):
@@ -204,13 +212,11 @@ def test_more_hosts_than_runs_is_one_sentence(monkeypatch, federation, number):
         simulate(federation, Logistic(), PowerOfChoice(2, 2), Local(1, 1, 0.1), rounds=1, seeds=number)
 
 
-def test_compiled_programs_are_kept_on_disk_and_found_by_the_next_invocation(tmp_path):
-    folder = tmp_path / "programs"
-    settings = {"FEDPICK_CACHE": str(tmp_path), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    first = answer(start(["alone"], **settings))
+def test_compiled_programs_are_kept_on_disk_and_found_by_the_next_invocation(kept_programs, one_device):
+    folder, first = Path(kept_programs["FEDPICK_CACHE"]) / "programs", one_device
     kept = {file.name: file.stat().st_mtime_ns for file in folder.glob("jit_chunk*-cache")}
     assert len(kept) == 1
-    second = answer(start(["alone"], **settings))
+    second = answer(start(["alone"], **kept_programs))
     assert first["found_on_disk"] == 0
     assert second["found_on_disk"] >= 2
     assert first["params"] == second["params"]

@@ -3,10 +3,11 @@
     python host.py alone [CHECKPOINT]
     python host.py PORT HOST HOSTS [CHECKPOINT [live|die]]
 
-``DEVICE`` in the environment is the device to choose, if any.
+With ``DEVICE`` in the environment it is then played again on the device of that number, chosen as users do.
 """
 
 import collections
+import functools
 import json
 import os
 import signal
@@ -28,8 +29,6 @@ def main(port, *rest):
         jax.distributed.initialize(f"127.0.0.1:{port}", int(hosts), int(host), heartbeat_timeout_seconds=10)
     file = rest[0] if rest else None
     how = rest[1] if len(rest) > 1 else "live"
-    if "DEVICE" in os.environ:
-        jax.config.update("jax_default_device", jax.devices()[int(os.environ["DEVICE"])])
     simulation.CHUNK = 4
     held, seen = collections.Counter(), {"found_on_disk": 0}
     real_play, real_load = Bundles.play, Checkpoint.load
@@ -57,14 +56,19 @@ def main(port, *rest):
     jax.monitoring.register_event_listener(listen)
     federation, selector = Synthetic(1, 1, K=8, seed=0).federation(), PowerOfChoice(m=2, d=jnp.array([4]))
     options = {"rounds": 12, "every": 4, "seeds": 8, "checkpoint": file}
-    result = simulate(federation, Logistic(), selector, Local(tau=2, b=4, eta=0.05), **options)
+    play_all = functools.partial(simulate, federation, Logistic(), selector, Local(tau=2, b=4, eta=0.05), **options)
+    result = play_all()
     found = {
         "devices": jax.local_device_count(),
-        "held": held,
+        "held": dict(held),
         "clients": result.records["clients"].tolist(),
         "loss": [number.hex() for number in np.ravel(result.metrics["loss"]).tolist()],
         "params": [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(result.params)],
     }
+    if "DEVICE" in os.environ:
+        jax.config.update("jax_default_device", jax.devices()[int(os.environ["DEVICE"])])
+        play_all()
+        found["held_by_choice"] = dict(held)
     print(json.dumps(seen | found))
 
 
