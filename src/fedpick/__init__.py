@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         AFL,
         REFL,
         UCBCS,
+        Auto,
         ClippedLoss,
         ClusteredSimilarity,
         ClusteredSize,
@@ -79,7 +80,7 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL ClippedLoss ClusteredSimilarity ClusteredSize Cooldown DivFL Explore FedCS FedCor Full "
+    "selectors": "AFL Auto ClippedLoss ClusteredSimilarity ClusteredSize Cooldown DivFL Explore FedCS FedCor Full "
     "Halving HiCS KVib LocalLoss Mixture Oort OptimalSampling PowerOfChoice QFairLoss REFL Rand "
     "Schedule Score Shrinking Switch TiFL UCBCS Unbiased Uniform",
 }
@@ -91,6 +92,7 @@ __all__ = [
     "REFL",
     "STRATEGIES",
     "UCBCS",
+    "Auto",
     "Clients",
     "ClippedLoss",
     "ClusteredSimilarity",

@@ -67,7 +67,9 @@ class Report(NamedTuple):
     ``loss`` is the mean of the tau mini-batch losses that the client of a seat saw while it trained, ``square_loss``
     the mean of the squared losses of its samples, and ``duration`` the seconds until its update arrived. Of the update
     itself, the local model less the global one, ``norm`` is the Euclidean norm, ``sketch`` a random projection and
-    ``head`` the part that belongs to the output bias (see ``fedpick.updates``). ``polled`` are the candidates' answers.
+    ``head`` the part that belongs to the output bias (see ``fedpick.updates``). Of the round, ``polled`` are the
+    candidates' answers, ``poll_duration`` the seconds until the last of them, and ``size`` the sizes of the clients
+    that were available, 0 for the others.
 
     >>> Report(loss=jnp.array([0.7, jnp.nan])).loss.shape
     (2,)
@@ -80,10 +82,14 @@ class Report(NamedTuple):
     square_loss: Float[Array, " m"] | None = None
     sketch: Float[Array, "m s"] | None = None
     head: Float[Array, "m C"] | None = None
+    poll_duration: Float[Array, ""] | None = None
+    size: Float[Array, " K"] | None = None
 
 
 FACTS = ("expected_duration", "upload_duration", "leaving")
-MEASURED = ("polled", "duration", "norm", "square_loss", "sketch", "head")
+OF_SEATS = ("duration", "norm", "square_loss", "sketch", "head")  # what a report may hold of each seat
+OF_ROUND = ("polled", "poll_duration", "size")  # and of the round
+MEASURED = OF_SEATS + OF_ROUND
 
 
 class Selector(Protocol[State]):
@@ -101,7 +107,9 @@ class Selector(Protocol[State]):
     a client is available for it), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
     ``candidates_by_share = True`` (the candidates are drawn without replacement, by size),
     ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random) and
-    ``cost``, "K" (the default), "K s" or "K^2".
+    ``cost``, "K" (the default), "K s" or "K^2". A strategy that decides more than the seats may have a method
+    ``explain(before, after)``, a sentence on what changed between two states or None, and ``status(state)``, named
+    numbers; the record of a federation holds both for every round.
 
     >>> from fedpick import Rand
     >>> selector: Selector[tuple[()]] = Rand(m=2)

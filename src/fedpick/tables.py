@@ -35,6 +35,7 @@ _REPORTED = ("nothing", "2m", "2m w + m scalars")
 _POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
 _INNER = ("as the other", "as the other", "as the other")
 _TRAINED = ("norm of the update", "2d + 2m", "(d + m) w + d scalars")
+_AUTO = "fedpick.selectors:Auto"
 _OPTIMAL = "fedpick.selectors:OptimalSampling"
 _POW = "fedpick.selectors:PowerOfChoice"
 _SHRINKING = {"loss": "full", "d": "fedpick.selectors:Shrinking"}
@@ -65,6 +66,11 @@ STRATEGIES: dict[str, Strategy] = {
     "adapow-d-halving": Strategy(_POW, _HALVING,
                                  "pow-d with d = K, K/2, K/4, K/8, m", "full local loss", *_POLLED,
                                  "Cho, Wang, Joshi 2022"),
+    "auto": Strategy(_AUTO, {"loss": "full"},
+                     "by loss among d candidates, with d found on the way", "full local loss, none once d = m",
+                     *_POLLED, "fedpick"),
+    "auto-c": Strategy(_AUTO, {"loss": "batch"},
+                       "the same by a mini-batch estimate", "mini-batch loss, none once d = m", *_POLLED, "fedpick"),
     "afl": Strategy("fedpick.selectors:AFL", {"valuation": "loss"},
                     "softmax over last training losses", *_REPORTED, "Goetz et al. 2019; " + _CHO),
     "afl-sqrt-size": Strategy("fedpick.selectors:AFL", {"valuation": "sqrt-size"},

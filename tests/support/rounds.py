@@ -22,6 +22,8 @@ EVERY = {
     "adapow-d": {"m": 3, "rounds": 100, "steps": 5, "score": fedpick.QFairLoss(2.0)},
     "adapow-d-switch": {"m": 3, "rounds": 100},
     "adapow-d-halving": {"m": 3, "rounds": 100, "halvings": 1},
+    "auto": {"m": 3, "most": 9},
+    "auto-c": {"m": 3, "currency": "seconds"},
     "afl": {"m": 3},
     "afl-sqrt-size": {"m": 3},
     "ucb-cs": {"m": 3},
@@ -48,6 +50,7 @@ ALIKE = {
     *("clustered-size", "aocs", "divfl", "hics-fl", "fedcor", "explore", "fedau"),
 }
 STATIC = {  # numbers that set shapes, beside m
+    "auto": ("most",),
     "tifl": ("tiers",),
     "fedcs": ("d",),
     "clustered-similarity": ("sketch_size", "groups"),
@@ -86,7 +89,9 @@ def one_round(selector, seed, state, now):
         name: loss[:, None] * jnp.cos(way * jnp.arange(n, dtype=jnp.float32)[None, :])
         for name, n in lengths(selector).items()
     }
-    said = {"polled": losses, "duration": 1 + loss, "norm": loss, "square_loss": 1.5 * loss**2, **wide}
+    size = jnp.where(clients.available, clients.size.astype(jnp.float32), 0)
+    of_round = {"polled": losses, "poll_duration": jnp.float32(0.1), "size": size}
+    said = of_round | {"duration": 1 + loss, "norm": loss, "square_loss": 1.5 * loss**2, **wide}
     report = Report(loss, **{name: said[name] for name in MEASURED if name in needs(selector)})
     return selector.observe(state, selection, report), (candidates, selection)
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 from fedpick.metrics import Numbers
 from fedpick.protocol import (
     FACTS,
-    MEASURED,
+    OF_SEATS,
     Clients,
     Report,
     Selection,
@@ -67,7 +67,9 @@ def seats_report(selector: Selector[Any], scenario: Scenario, selection: Selecti
         return jnp.where(filled, values[selection.clients], jnp.nan)
 
     report: Report = jax.tree.map(rows, scenario.reports)
-    return report._replace(polled=losses) if "polled" in needs(selector) else report
+    size = jnp.where(scenario.clients.available, scenario.clients.size, jnp.float32(0))
+    of_round = {"polled": losses, "poll_duration": jnp.max(report.loss), "size": size}
+    return report._replace(**{name: value for name, value in of_round.items() if name in needs(selector)})
 
 
 class Trial:
@@ -130,7 +132,7 @@ class Trial:
             **facts,
         )
         answers, training = (jnp.broadcast_to(jnp.asarray(x, jnp.float32), self.K) for x in (answers, training))
-        reports = Report(training, **{name: values(name) for name in MEASURED if name in wanted and name != "polled"})
+        reports = Report(training, **{name: values(name) for name in OF_SEATS if name in wanted})
         return Scenario(check_clients(self.selector, clients), answers, reports)
 
     def loop(self, one_round: Callable[..., PlayedRound]) -> list[PlayedRound]:

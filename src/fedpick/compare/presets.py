@@ -13,7 +13,7 @@ from fedpick.protocol import Selector
 from fedpick.registry import nearest
 from fedpick.validation import require
 
-DEFAULT_STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl")
+DEFAULT_STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl", "auto")
 SEEDS = 10
 
 # Settings of the paper where it has the problem, with fewer rounds; the evaluations are some fifty.

@@ -84,6 +84,7 @@ class ComparisonReport:
         provenance: Devices and versions of their runs.
         command: The command line.
         all_runs: Whether it is of whatever lies in a folder.
+        notes: What a strategy changed on its own, and why: the round and the sentence.
     """
 
     comparison: Comparison
@@ -92,6 +93,7 @@ class ComparisonReport:
     _: KW_ONLY
     command: str
     all_runs: bool = False
+    notes: tuple[tuple[int, str], ...] = ()
 
     def summary(self) -> Plain:
         """Everything but the curves, as plain data; None where a number is not finite."""
@@ -175,7 +177,9 @@ def load_report(
     groups = _groups(list(stored.values()))
     plains = tuple(plain for plain, _ in groups)
     comparison = _compare(plains, [result for _, result in groups], metric or "loss", value)
-    return ComparisonReport(comparison, plains, store.provenance(stored), command=command, all_runs=True)
+    notes = tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ()))
+    made = store.provenance(stored)
+    return ComparisonReport(comparison, plains, made, command=command, all_runs=True, notes=notes)
 
 
 def _compare(plains: Sequence[Plain], results: Sequence[Result], metric: str, value: float | None) -> Comparison:
@@ -237,6 +241,9 @@ def render_page(report: ComparisonReport, summary: Summary | None = None) -> str
     parts.append(paragraph(NOTES.format(baseline=comparison.baseline), "soft"))
     for chart in charts(comparison, summary):
         parts += [heading(chart.title, anchor=chart.name, unseen=True), figure(chart)]
+    if report.notes:
+        decisions = [(str(number), why) for number, why in report.notes]
+        parts += [heading("Decisions"), table("", ("round", "what the strategy changed, and why"), decisions)]
     if summary is None:
         parts.append(paragraph("The federation's data are not at hand here, so they are not drawn.", "soft"))
     parts += [heading("Settings"), table("", ("setting", "value"), _settings(report))]

@@ -54,6 +54,8 @@ class Row(NamedTuple):
 class History:
     """The rounds that were played (``rows``), and what was measured after which of them (``measured``).
 
+    A strategy that explains itself adds its numbers of every round (``status``) and its reasons (``notes``).
+
     >>> history = History()
     >>> history.measure({"test_loss": 0.5})
     >>> history.summary(model_bytes=100)["final"]["test_loss"]
@@ -62,6 +64,8 @@ class History:
 
     rows: list[Row] = field(default_factory=list)
     measured: dict[int, dict[str, float]] = field(default_factory=dict)  # rounds played -> metric -> value
+    status: list[dict[str, float]] = field(default_factory=list)
+    notes: dict[int, str] = field(default_factory=dict)  # rounds played -> what the strategy then changed, and why
 
     def measure(self, values: Mapping[str, float]) -> None:
         """Enter metrics that were measured after the rounds played so far."""
@@ -81,6 +85,8 @@ class History:
         for name in ("train_loss", *COUNTS, *COSTS):
             kind = np.int32 if name in COUNTS else np.float32
             found[f"records/{name}"] = np.asarray([getattr(row, name) for row in self.rows], kind)
+        for name in self.status[0] if self.status else ():
+            found[f"records/{name}"] = np.asarray([line[name] for line in self.status], np.float32)
         return found
 
     def summary(self, model_bytes: int, payload: Payload = Payload()) -> dict[str, Any]:
@@ -118,7 +124,9 @@ class ServerState:
             "strategy": self.wrapped,
         }
         arrays = {f"{group}/{name}": values for group, named in groups.items() for name, values in named.items()}
-        facts = {"rows": self.history.rows, "measured": list(self.history.measured.items())}
+        history = self.history
+        facts = {"rows": history.rows, "measured": list(history.measured.items())}
+        facts |= {"status": history.status, "notes": list(history.notes.items())}
         return State({**facts, "identities": self.clients.identities}, arrays)
 
     @classmethod
@@ -134,7 +142,12 @@ class ServerState:
         return cls(
             ArrayRecord({name: Array(values) for name, values in group("model").items()}),
             clients,
-            History([Row(*row) for row in state.facts["rows"]], dict(state.facts["measured"])),
+            History(
+                [Row(*row) for row in state.facts["rows"]],
+                dict(state.facts["measured"]),
+                state.facts.get("status", []),
+                dict(state.facts.get("notes", [])),
+            ),
             jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in group("selector").values()]),
             group("strategy"),
         )
@@ -178,6 +191,8 @@ class Checkpointer(NamedTuple):
             "model_bytes": model_bytes,
             "seconds": round(sum(row.seconds for row in state.history.rows), 3),
         }
+        if state.history.notes:
+            about["notes"] = [[number, why] for number, why in state.history.notes.items()]
         identity = hashlib.sha256(self.owner.encode()).hexdigest()[:16]
         arrays = state.history.to_arrays(size / max(size.sum(), 1e-30))
         carried = payload(self.selector)._replace(request_models=1)  # Flower sends the model with every request

@@ -29,7 +29,7 @@ from fedpick.flower.messages import (
 )
 from fedpick.flower.selection import Choice, Options, Queries, choose, observe, resize_memory
 from fedpick.flower.wrapped import Wrapped
-from fedpick.protocol import MEASURED, Report, Selector, least_clients, needs
+from fedpick.protocol import OF_SEATS, Report, Selector, least_clients, needs
 from fedpick.updates import lengths, measure
 
 LOG = logging.getLogger("flwr.fedpick")
@@ -130,9 +130,10 @@ class Adapter:
             weigh(valid, own, model, self.wrapped.weight_key)
             arrays, metrics = self.inside.aggregate_train(server_round, valid)
         state.arrays = state.arrays if arrays is None else arrays
-        state.memory = observe(self.selector, state.memory, selection, report)
+        before, state.memory = state.memory, observe(self.selector, state.memory, selection, report)
         row = self._row(current, list(updates), weights, losses)
         state.history.rows.append(row)
+        self._note_decisions(server_round, before)
         self.save()
         returned = f"{row.returned} of {row.trained} returned"
         LOG.info("fedpick round %d: %s; train loss %.4g; %.1f s", server_round, returned, row.train_loss, row.seconds)
@@ -223,7 +224,7 @@ class Adapter:
     def _report(self, current: Round, updates: Mapping[int, Message], model: Mapping[str, NDArray[Any]]) -> Report:
         """What the seats that returned report, and of the rest what the selector needs; NaN for the others."""
         options, choice, wanted, wide = self.options, current.choice, needs(self.selector), lengths(self.selector)
-        names = ("loss", *(name for name in MEASURED if name in wanted and name != "polled"))
+        names = ("loss", *(name for name in OF_SEATS if name in wanted))
         m = len(choice.selection.weights)
         found = {name: np.full((m, wide[name]) if name in wide else m, np.nan, np.float32) for name in names}
         for i, reply in updates.items():
@@ -241,8 +242,9 @@ class Adapter:
                 values |= _measure(self.selector, *_by_name(difference(reply, model)))
             for name in names:
                 found[name][i] = values[name]
-        polled = choice.losses if "polled" in wanted else None
-        return Report(**{name: jnp.asarray(rows) for name, rows in found.items()}, polled=polled)
+        of_round: dict[str, Any] = {"polled": choice.losses, "poll_duration": choice.poll_seconds, "size": choice.size}
+        of_round = {name: value for name, value in of_round.items() if name in wanted}
+        return Report(**{name: jnp.asarray(value) for name, value in (found | of_round).items()})
 
     def _row(self, current: Round, returned: list[int], weights: NDArray[Any], losses: NDArray[Any]) -> Row:
         choice, seats = current.choice, current.choice.seats
@@ -261,6 +263,16 @@ class Adapter:
             train_samples=math.nan,  # the server does not know how many passes a client makes over its data
             seconds=time.monotonic() - current.began,
         )
+
+    def _note_decisions(self, server_round: int, before: Any) -> None:
+        """Enter what a strategy says of its own decisions, if it says anything."""
+        after, history = self.state.memory, self.state.history
+        if hasattr(self.selector, "status"):
+            history.status.append(self.selector.status(after))
+        why = self.selector.explain(before, after) if hasattr(self.selector, "explain") else None
+        if why is not None:
+            history.notes[self.state.rounds] = why
+            LOG.info("fedpick round %d: %s", server_round, why)
 
     def _log_choice(self, server_round: int, choice: Choice) -> None:
         asked = f", {choice.answered} of {len(choice.asked)} polled answered" if choice.asked else ""

@@ -193,7 +193,9 @@ class Choice(NamedTuple):
 
     selection: Selection
     available: int
-    losses: Losses | None = None  # what the clients that were asked answered
+    size: NDArray[np.float32]  # of the clients that are available, 0 for the others
+    losses: Losses  # what the clients that were asked answered
+    poll_seconds: float = 0.0
     asked: tuple[int, ...] = ()
     answered: int = 0  # of those who were asked
     how: str = "skipped"
@@ -214,14 +216,21 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
     state, options = queries.state, queries.options
     size, available = state.clients.sizes(), state.clients.available()
     seats = len(size) if selector.m is None else selector.m
-    choice = Choice(Selection(jnp.full(seats, -1, jnp.int32), jnp.zeros(seats, jnp.float32)), int(available.sum()))
+    nobody = Selection(jnp.full(seats, -1, jnp.int32), jnp.zeros(seats, jnp.float32))
+    here, silence = np.where(available, size, 0).astype(np.float32), jnp.full(len(size), jnp.nan, jnp.float32)
+    choice = Choice(nobody, int(available.sum()), here, silence)
     if not (available & (size > 0)).any():
         return choice
     asked: list[int] = []
+    seconds = 0.0
 
     def poll(key: PRNGKeyArray, candidates: Mask) -> Losses:
+        nonlocal seconds
         asked.extend(np.flatnonzero(np.asarray(candidates)).tolist())
-        return jnp.asarray(queries.poll(asked, selector.poll))
+        began = time.monotonic()
+        answers = jnp.asarray(queries.poll(asked, selector.poll))
+        seconds = time.monotonic() - began
+        return answers
 
     compiled: Any = SimpleNamespace(
         m=selector.m,
@@ -236,7 +245,10 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
     clients = Clients(jnp.asarray(size.astype(np.float32)), jnp.asarray(available), **facts)
     picked = pick(compiled, keys, state.memory, clients, poll)
     choice = choice._replace(
-        losses=picked.losses, asked=tuple(asked), answered=int((~np.isnan(np.asarray(picked.losses))).sum())
+        losses=picked.losses,
+        poll_seconds=seconds,
+        asked=tuple(asked),
+        answered=int((~np.isnan(np.asarray(picked.losses))).sum()),
     )
     if choice.answered or not asked:
         return choice._replace(selection=picked.selection, how="selected")

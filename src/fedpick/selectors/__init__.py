@@ -1,6 +1,7 @@
 """The strategies, one file per paper; ``fedpick.registry`` has the table of their names."""
 
 from fedpick.selectors.afl import AFL
+from fedpick.selectors.auto import Auto
 from fedpick.selectors.clustered_similarity import ClusteredSimilarity
 from fedpick.selectors.clustered_size import ClusteredSize
 from fedpick.selectors.divfl import DivFL
@@ -25,6 +26,7 @@ __all__ = [
     "AFL",
     "REFL",
     "UCBCS",
+    "Auto",
     "ClippedLoss",
     "ClusteredSimilarity",
     "ClusteredSize",

@@ -155,10 +155,15 @@ def one_round(
     before = barrier(progress.params)  # or XLA keeps the copies that the seats started from, only to subtract them
     change = jax.tree.map(lambda new, old: _weighted_sum(weights, new - old[None]), trained.params, before)
     params, server = setup.server.update(progress.params, change, progress.server, back.any())
-    report = _report(selector, trained, before, back, duration, answers)
     line = jnp.where(back, seated, K)
     poll_time = jnp.where(asked, setup.devices.poll_seconds(evaluated, model_bytes, trains), jnp.float32(0)).max()
     poll_time = jnp.minimum(poll_time, deadline) if trains else poll_time
+    of_round = {
+        "polled": answers,
+        "poll_duration": poll_time,
+        "size": jnp.where(clients.available, clients.size, jnp.float32(0)),
+    }
+    report = _report(selector, trained, before, back, duration, of_round)
     train_time = jnp.where(filled, jnp.minimum(duration, deadline), jnp.float32(0)).max()
     after = Progress(
         params=params,
@@ -201,7 +206,7 @@ def _report(
     before: Params,
     back: Bool[Array, " m"],
     duration: Float[Array, " m"],
-    answers: Float[Array, " K"],
+    of_round: dict[str, Array],
 ) -> Report:
     """What the seats that came back report, and of the rest what the strategy needs."""
 
@@ -216,7 +221,7 @@ def _report(
         )
     found |= {"square_loss": trained.square_loss, "duration": duration}
     found = {name: known(values) for name, values in found.items() if name in wanted}
-    return Report(known(trained.loss), **found, polled=answers if "polled" in wanted else None)
+    return Report(known(trained.loss), **found, **{name: of_round[name] for name in of_round if name in wanted})
 
 
 def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
