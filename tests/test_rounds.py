@@ -21,7 +21,15 @@ run_seeds = jax.jit(jax.vmap(scan, in_axes=(None, 0, None)))
 
 
 FIRST = ("rand", "full", "pow-d", "rpow-d", "oort", "mixture")  # the others in make test-all
-SCANNED_ALIKE = ALIKE | {"uniform", "cpow-d", "adapow-d", "afl", "k-vib", "cooldown"}  # all are in the golden file
+SCANNED_ALIKE = ALIKE | {
+    "auto-c",
+    "uniform",
+    "cpow-d",
+    "adapow-d",
+    "afl",
+    "k-vib",
+    "cooldown",
+}  # all are in the golden file
 
 
 @pytest.mark.parametrize(

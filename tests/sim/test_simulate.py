@@ -221,7 +221,7 @@ WORLDS = {
 }
 # Every kind of strategy, objective and availability is in the short list; all combinations are in the long one.
 COMBINATIONS = list(itertools.product(EVERY, ("cross-entropy", "minus-probability"), WORLDS))
-LONG = ALIKE | {"uniform", "cpow-d", "adapow-d", "afl", "fedcs", "k-vib", "cooldown"}
+LONG = ALIKE | {"auto-c", "uniform", "cpow-d", "adapow-d", "afl", "fedcs", "k-vib", "cooldown"}
 SHORT = [COMBINATIONS[10 * row + row % 10] for row, name in enumerate(EVERY) if name not in LONG]
 
 
