@@ -42,7 +42,8 @@ def one_round(selector: Selector[Any], state: Any, clients: Clients, losses: jax
     candidates, polled, selection = pick(selector, keys, state, clients, lambda key, asked: losses)
     said = jnp.where(selection.weights > 0, jnp.float32(1), jnp.nan)
     wide = {name: said[:, None] * jnp.cos(jnp.arange(1.0, n + 1)) for name, n in lengths(selector).items()}
-    found = {"polled": polled, **dict.fromkeys(("duration", "norm", "square_loss"), said), **wide}
+    of_round = {"polled": polled, "poll_duration": jnp.float32(0.1), "size": clients.size.astype(jnp.float32)}
+    found = {**of_round, **dict.fromkeys(("duration", "norm", "square_loss"), said), **wide}
     report = Report(said, **{name: found[name] for name in MEASURED if name in needs(selector)})
     return selector.observe(state, selection, report), candidates, selection
 

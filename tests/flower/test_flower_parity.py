@@ -15,7 +15,7 @@ from fedpick.sim import Local, Logistic, Synthetic, simulate
 SEED, ROUNDS = 3, 20
 SELECTORS = every()
 # One for each kind of poll, of need and of memory in make test; all in make test-all.
-KINDS = ("rand", "uniform", "pow-d", "cpow-d", "rpow-d", "ocs", "oort", "divfl")
+KINDS = ("rand", "uniform", "pow-d", "cpow-d", "rpow-d", "ocs", "oort", "divfl", "auto")
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ EVERY = {
     "adapow-d-switch": {"m": 3, "rounds": 100},
     "adapow-d-halving": {"m": 3, "rounds": 100, "halvings": 1},
     "auto": {"m": 3, "most": 9},
-    "auto-c": {"m": 3, "currency": "seconds"},
+    "auto-c": {"m": 3},
     "afl": {"m": 3},
     "afl-sqrt-size": {"m": 3},
     "ucb-cs": {"m": 3},
@@ -47,7 +47,7 @@ EVERY = {
 # One of each kind stands for those that are alike, which are in make test-all where a test is made for every name.
 ALIKE = {
     *("rand-distinct", "adapow-d-switch", "adapow-d-halving", "afl-sqrt-size", "ucb-cs", "tifl", "refl"),
-    *("clustered-size", "aocs", "divfl", "hics-fl", "fedcor", "explore", "fedau"),
+    *("clustered-size", "aocs", "divfl", "hics-fl", "fedcor", "explore", "fedau", "auto-c"),
 }
 STATIC = {  # numbers that set shapes, beside m
     "auto": ("most",),

@@ -90,7 +90,8 @@ def systematic(
     if not shuffle or probability.shape[0] > FEW:
         drawn: tuple[Int[Array, " m"], Bool[Array, " m"]] = _systematic(key, probability, m)
         return drawn
-    order = jnp.argsort(uniforms(jax.random.fold_in(key, 0), probability.shape)).astype(jnp.int32)
+    order_key, key = jax.random.split(key)
+    order = jnp.argsort(uniforms(order_key, probability.shape)).astype(jnp.int32)
     places, filled = _systematic(key, probability[order], m)
     return order[places], filled
 

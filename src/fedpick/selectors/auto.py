@@ -110,7 +110,7 @@ class Auto:
     most: int | None = static(default=None)
     loss: Literal["full", "batch"] = static(default="full")
     currency: Literal["rounds", "bytes", "seconds"] = static(default="rounds")
-    power: float | Float[Array, ""] = 2.0
+    power: float | Float[Array, ""] = 1.0
     correction: float | Float[Array, ""] = 0.3
 
     skips_poll: ClassVar[bool] = True
@@ -188,6 +188,8 @@ class Auto:
 # One program each in a plain Python loop over rounds: a branch would be compiled anew in every round.
 @jax.jit
 def _propose(auto: Auto, key: PRNGKeyArray, state: Course, weight: Float[Array, " K"]) -> Mask:
+    key, _ = jax.random.split(key)
+
     def by_share() -> Mask:
         probability = sampling.inclusion_probabilities(weight, state.d)
         return _mask(*sampling.systematic(key, probability, min(auto.limit, len(weight)), shuffle=True), weight)
@@ -204,6 +206,8 @@ def _propose(auto: Auto, key: PRNGKeyArray, state: Course, weight: Float[Array, 
 def _select(
     auto: Auto, key: PRNGKeyArray, state: Course, weight: Float[Array, " K"], candidates: Mask, losses: Losses
 ) -> Selection:
+    key, seat_key = jax.random.split(key)
+
     def by_loss() -> Selection:
         asked = polled(auto, candidates).any()
         known = jnp.where(asked, losses, jnp.float32(1))
@@ -214,7 +218,7 @@ def _select(
         relative = jnp.where(mean > 0, (above / jnp.where(mean > 0, mean, 1) + LEAST) / (1 + LEAST), jnp.float32(1))
         preference = jnp.where(eligible, mass * relative ** jnp.asarray(auto.power, jnp.float32), jnp.float32(0))
         probability = sampling.inclusion_probabilities(preference, auto.m)
-        chosen, filled = sampling.systematic(jax.random.fold_in(key, 1), probability, auto.m, shuffle=True)
+        chosen, filled = sampling.systematic(seat_key, probability, auto.m, shuffle=True)
         ratio = mass[chosen] / jnp.where(filled, probability[chosen], jnp.float32(1))
         tempered = ratio ** jnp.asarray(auto.correction, jnp.float32)
         return sampling.weighted(chosen, sampling.shares(jnp.where(filled, tempered, jnp.float32(0))))
