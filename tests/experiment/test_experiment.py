@@ -233,7 +233,9 @@ def test_a_batch_gives_what_each_run_gives_alone():
     found = from_plain(plain("selector.d=[3, 5]", "local.eta=[1e-4, 2e-4]", "local.weight_decay=[0.0, 0.1]"))
     (batch,) = plan_batches(Run(e, seed) for e in found for seed in e.seeds)
     together = batch.simulate()
-    for row, one in enumerate(batch.runs):
+    assert len(batch.runs) == 16
+    for row in (0, 5, 10, 15):  # every value of every field, and both seeds
+        one = batch.runs[row]
         experiment = one.experiment
         problem = (experiment.data, experiment.model, experiment.selector, experiment.local)
         alone = simulate(*problem, rounds=6, seeds=[one.seed], progress=False)

@@ -56,7 +56,7 @@ def with_stand_in(patch):
 
 
 # Most of the programs, in make test-all. What each concludes from runs that are made up is in test_conclusions.py.
-HEAVY = tuple(name for name in ITEMS if name not in ("fig1", "fig3", "tifl"))  # the theory, curves, a later claim
+HEAVY = tuple(name for name in ITEMS if name not in ("fig1", "tifl"))  # one of the theory, one of runs
 
 
 def run_everything(folder, *names):

@@ -11,7 +11,8 @@ from support.draws import agree, rounds, unbiased, urns
 
 from fedpick import Clients, ClusteredSize, check_selector, pick, round_keys, sampling
 
-FEDERATIONS = [(1, 2, 3, 4), (5, 1, 0, 9), (1, 2, 3, 4, 5), (40, 3, 3, 1, 7)]
+FEDERATIONS = [(1, 2, 3, 4, 5), (40, 3, 3, 1, 7), (5, 1, 0, 9, 2)]
+FEDERATIONS += [pytest.param(size, marks=pytest.mark.slow) for size in ((1, 2, 3, 4), (5, 1, 0, 9))]  # other programs
 
 
 @pytest.mark.parametrize("size", FEDERATIONS, ids=str)

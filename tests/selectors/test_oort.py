@@ -233,12 +233,18 @@ CASES = {
     "blacklist": (
         Oort(2, blacklist_rounds=1, blacklist_share=0.4), {"utility": (3, 5, 40, 7, 9), "times": (1, 2, 9, 4, 3)},
     ),
+    "a high cut-off": (
+        Oort(2, cut_off=0.9), {"utility": (30, UNSEEN, 4, 7, 25), "exploration": 0.4, "threshold": 80.0},
+    ),
+    "a low clip": (Oort(3, clip=0.3), {"utility": (30, 6, 4, 7, 12), "threshold": 20.0}),
     "four clients": (Oort(2, cut_off=0.9), {"utility": (30, UNSEEN, 4, 7), "exploration": 0.4, "threshold": 80.0}),
     "four clients, three seats": (Oort(3, clip=0.3), {"utility": (30, 6, 4, 7), "threshold": 20.0}),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * n.startswith("four clients")) for n in CASES]
+)
 def test_the_probabilities_are_those_of_a_plain_rendering(name):
     selector, inputs = CASES[name]
     K = len(inputs["utility"])

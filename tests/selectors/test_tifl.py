@@ -105,7 +105,11 @@ LOSSES = [{}, {0: 2.0, 1: 0.5, 2: 1.0, 3: 0.1}, {1: 0.5, 3: 3.0, 4: 0.5}]
 
 
 @pytest.mark.parametrize(
-    ("facts", "m"), [(FACTS[0], 1), (FACTS[0], 3), (FACTS[1], 3), (FACTS[2], 2), (FACTS[3], 3), (FACTS[4], 2)]
+    ("facts", "m"),
+    [
+        *((FACTS[0], 3), (FACTS[1], 3), (FACTS[3], 3), (FACTS[4], 2)),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in ((FACTS[0], 1), (FACTS[2], 2))),
+    ],
 )
 def test_every_set_of_seats_has_its_probability(facts, m):
     duration, size, available, T = facts

@@ -40,7 +40,10 @@ def test_a_foreign_truncated_or_senseless_file_is_refused_and_left_alone(play, t
         play(checkpoint=path)
 
 
-@pytest.mark.parametrize("change", ["hidden", "dropout", "closure", "optimizer", "prepare"])
+@pytest.mark.parametrize(
+    "change",
+    ["closure", "optimizer", "prepare", *(pytest.param(n, marks=pytest.mark.slow) for n in ("hidden", "dropout"))],
+)
 def test_another_model_optimiser_or_preparation_is_another_simulation(tmp_path, change):
     rng = np.random.default_rng(0)
     x, y, client = rng.normal(size=(40, 4)), rng.integers(0, 3, 40), np.arange(40) % 4

@@ -204,7 +204,7 @@ def test_resumed_after_a_kill_at_any_chunk_is_the_uninterrupted_run(tmp_path, mo
 
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_chunks_do_not_matter(monkeypatch):
-    federation, model, _, local = PROBLEMS["logistic"]
+    federation, model, _, local = PROBLEMS["quadratic"]
     whole = simulate(federation, model, PowerOfChoice(2, 4, "batch"), local, rounds=23, every=4)
     monkeypatch.setattr("fedpick.sim.simulation.CHUNK", 4)
     same(whole, simulate(federation, model, PowerOfChoice(2, 4, "batch"), local, rounds=23, every=4))
@@ -431,7 +431,8 @@ EAGER = {"jit": False, "rounds": 2, "every": 2}
 @pytest.mark.parametrize(
     ("problem", "selector"),
     [
-        ("quadratic", PowerOfChoice(1, 2, "batch")),
+        ("quadratic", Rand(2)),
+        pytest.param("quadratic", PowerOfChoice(1, 2, "batch"), marks=pytest.mark.slow),
         pytest.param("logistic", PowerOfChoice(1, 2, "full"), marks=pytest.mark.slow),
         pytest.param("logistic", PowerOfChoice(1, 2, "batch"), marks=pytest.mark.slow),
     ],

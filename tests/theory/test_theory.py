@@ -375,9 +375,9 @@ def test_the_error_falls_like_1_over_t_for_rand_and_flattens_below_the_bias_for_
             rounds=rounds,
             start=start,
             sigma=sigma,
-            runs=200,
+            runs=100,
         )
-        errors[type(selector)] = problem.excess(path.w.reshape(-1, 1)).reshape(200, -1).mean(axis=0)
+        errors[type(selector)] = problem.excess(path.w.reshape(-1, 1)).reshape(100, -1).mean(axis=0)
         last = path
     early, late = slice(90, 110), slice(3_800, 4_000)
     slope = np.log(errors[Rand][late].mean() / errors[Rand][early].mean()) / np.log(3_900 / 100)
