@@ -67,6 +67,7 @@ def play(selector, losses, K=40, **more):
     for t, loss in enumerate(losses):
         said = jnp.full(selector.m, loss, jnp.float32)
         answers = jnp.full(K, loss if int(state.d) > selector.m else jnp.nan, jnp.float32)
+        more = {"duration": jnp.ones(selector.m), "poll_duration": jnp.float32(0), **more}
         report = Report(said, polled=answers, size=jnp.ones(K, jnp.float32), **more)
         before, state = state, selector.observe(state, seats, report)
         why = selector.explain(before, state)

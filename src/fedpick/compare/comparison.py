@@ -251,7 +251,8 @@ def _by_rounds(compared: Comparison, others: list[str], reached: list[str]) -> s
         traffic = compared.traffic(best)
         cost = f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) else ""
         words = f"{best} wins{little}: {size} ({sure}), with a median of {rounds[0]} rounds against {rounds[1]}"
-        return f"{words}{cost}.{_level(compared, best, others)}"
+        level = [name for name in others if name != best and compared.factor(name, best).low <= 1]
+        return f"{words}{cost}.{_level(compared, best, level)}{_use(compared, best, level)}"
     if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
         return f"{base} wins. The next is {best}: {size} ({sure})."
     return f"Nothing beats {base} for sure. The fastest is {best}: {size} ({sure})."
@@ -276,9 +277,8 @@ def _each(others: Sequence[str]) -> float:
     return 1 - (1 - SURE) / len(others)
 
 
-def _level(compared: Comparison, best: str, others: list[str]) -> str:
+def _level(compared: Comparison, best: str, level: list[str]) -> str:
     """Who may be just as fast, and who of them sends least."""
-    level = [name for name in others if name != best and compared.factor(name, best).low <= 1]
     if not level:
         return ""
     least = min(level, key=compared.traffic)
@@ -286,6 +286,14 @@ def _level(compared: Comparison, best: str, others: list[str]) -> str:
     if compared.traffic(least) < compared.traffic(best):
         words += f", and {least} sends least: {compared.traffic(least):.2g} times the traffic of {compared.baseline}"
     return f"{words}."
+
+
+def _use(compared: Comparison, best: str, level: list[str]) -> str:
+    """What to use: what needs no d, unless another is surely faster."""
+    if "auto" not in compared.names:
+        return ""
+    faster = f" Use {best}: auto, which needs no d, is slower here."
+    return " Use auto, which needs no d." if "auto" in (best, *level) else faster
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -113,6 +113,7 @@ class Auto:
     power: float | Float[Array, ""] = 1.0
     correction: float | Float[Array, ""] = 0.3
 
+    needs: ClassVar[frozenset[str]] = frozenset({"polled", "size", "duration", "poll_duration"})
     skips_poll: ClassVar[bool] = True
     one_key: ClassVar[bool] = True
 
@@ -129,10 +130,6 @@ class Auto:
     @property
     def poll(self) -> Poll:
         return self.loss if self.currency != "bytes" else "none"
-
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"polled", "size"} | ({"duration", "poll_duration"} if self.currency == "seconds" else set()))
 
     def init(self, num_clients: int) -> Course:
         at_most_clients(self, "m", self.m, num_clients)
@@ -243,7 +240,7 @@ def _observe(auto: Auto, state: Course, selection: Selection, report: Report) ->
     polls = state.d > auto.m
     loss = jnp.where(polls, jnp.sum(_mass(report.size, state.d, answered) * answers), trained)
     heard = jnp.where(polls, answered.any(), reported.any())
-    cost = _cost(state.cost, report)
+    cost = _cost(state.cost, report) if auto.currency == "seconds" else state.cost
     after = state._replace(
         loss=jnp.where(heard, loss, state.loss),
         lowest=jnp.minimum(state.lowest, _lowest(jnp.where(answered, answers, jnp.nan))),
@@ -255,8 +252,7 @@ def _observe(auto: Auto, state: Course, selection: Selection, report: Report) ->
 
 def _cost(before: Float[Array, ""], report: Report) -> Float[Array, ""]:
     """The seconds of a poll over those of training, where both are known."""
-    if report.poll_duration is None or report.duration is None:
-        return before
+    assert report.duration is not None
     training = jnp.max(report.duration, where=~jnp.isnan(report.duration), initial=0)
     cost = jnp.asarray(report.poll_duration, jnp.float32) / jnp.where(training > 0, training, jnp.nan)
     mixed = jnp.where(jnp.isnan(before), cost, jnp.float32(0.8) * before + jnp.float32(0.2) * cost)
