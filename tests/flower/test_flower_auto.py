@@ -13,7 +13,7 @@ from fedpick.flower import Selecting
 from fedpick.sim import Local, Logistic, Synthetic, simulate
 from fedpick.storage import RunStore
 
-SEED, ROUNDS = 3, 70
+SEED, ROUNDS = 3, 60
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +40,10 @@ def test_each_change_of_d_is_explained_and_the_picks_are_the_simulators(problem,
     changes = {
         t + 1: (before, after) for t, (before, after) in enumerate(zip([10, *d], d, strict=False)) if before != after
     }
-    assert len(changes) == 2
-    assert d[-1] == 2
+    assert changes == {56: (10, 5)}
     assert set(history.notes) == set(changes)
     for number, (before, after) in changes.items():
-        assert history.notes[number] == f"d {before} -> {after}, no progress in 33 rounds"
+        assert history.notes[number] == f"d {before} -> {after}, no progress in 56 rounds"
     loss = simulated.metrics["loss"][0, 0]
     np.testing.assert_allclose([line["estimate"] for line in history.status], loss, rtol=0.5)
 

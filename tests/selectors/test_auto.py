@@ -83,8 +83,8 @@ def noisy(trend, seed=0, noise=0.05):
 def test_without_progress_d_is_halved_down_to_m_and_says_why():
     state, found = play(Auto(2), np.ones(150))
     assert found == [
-        (33, "d 10 -> 5, no progress in 33 rounds"),
-        (66, "d 5 -> 2, no progress in 33 rounds"),
+        (56, "d 10 -> 5, no progress in 56 rounds"),
+        (112, "d 5 -> 2, no progress in 56 rounds"),
     ]
     assert Auto(2).status(state) == {"d": 2.0, "estimate": 1.0}
 
@@ -121,7 +121,7 @@ def test_polls_that_take_long_are_given_up_when_seconds_count():
 
 def test_silence_and_nonsense_change_nothing():
     selector = Auto(2)
-    state, _ = play(selector, np.linspace(3, 2, 20))
+    state, _ = play(selector, np.linspace(3, 2, 30))
     seats = Selection(jnp.arange(2), jnp.full(2, 0.5))
     nobody = Report(jnp.full(2, jnp.nan), polled=jnp.full(40, jnp.nan), size=jnp.ones(40, jnp.float32))
     jax.tree.map(np.testing.assert_array_equal, selector.observe(state, seats, nobody), state)

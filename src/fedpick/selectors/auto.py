@@ -13,7 +13,7 @@ from fedpick.pytrees import pytree, static
 from fedpick.validation import at_most_clients, natural, one_of, require
 
 MOST = 5  # candidates per seat at first
-BLOCK = 15  # rounds of the first block; each one that follows is a quarter longer
+BLOCK = 25  # rounds of the first block; each one that follows is a quarter longer
 FLAT, FALLING = 1.0, 2.0  # standard errors between two blocks: no progress below, progress above
 WORTH = 0.2  # the part of a round's training time that a poll may take, when seconds count
 LEAST = 0.1  # of the mean loss is added to every loss, so that nobody is out of reach
@@ -89,7 +89,7 @@ class Auto:
     unbiased and varies less than rand.
 
     d starts at 5 m. The estimate of F, the candidates' losses weighted by p_k / pi_k, is averaged over blocks of
-    rounds, the first of 15, each a quarter longer than the last. Where a block is not at least one standard error
+    rounds, the first of 25, each a quarter longer than the last. Where a block is not at least one standard error
     below the one before, d is halved, down to m; where it is two below, d is doubled, up to 5 m; blocks then start
     anew. See docs/auto.md.
 
@@ -165,8 +165,8 @@ class Auto:
 
         >>> auto = Auto(m=2)
         >>> first = auto.init(30)
-        >>> auto.explain(first, first._replace(d=jnp.int32(5), reason=jnp.int32(1), rounds=jnp.int32(33)))
-        'd 10 -> 5, no progress in 33 rounds'
+        >>> auto.explain(first, first._replace(d=jnp.int32(5), reason=jnp.int32(1), rounds=jnp.int32(56)))
+        'd 10 -> 5, no progress in 56 rounds'
         """
         if int(before.d) == int(after.d):
             return None
