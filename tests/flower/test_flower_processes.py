@@ -229,6 +229,7 @@ SELECTORS = {
     "cpow-d": {"m": 2, "d": 3},
     "rpow-d": {"m": 2, "d": 3},
     "afl": {"m": 2},
+    "auto": {"m": 2},
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpick import PowerOfChoice, Rand
+from fedpick import Cooldown, PowerOfChoice, Rand
 from fedpick.sim import (
     IID,
     MLP,
@@ -239,7 +239,7 @@ def test_fewer_available_than_d_is_said():
         simulate(
             Quadratic(4, 2).federation(),
             QuadraticModel(),
-            PowerOfChoice(1, 3),
+            Cooldown(PowerOfChoice(1, 3), rounds=1),  # seen inside a wrapper too
             Local(1, 1, 1e-4),
             rounds=4,
             availability=Trace(there),

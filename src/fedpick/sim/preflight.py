@@ -114,7 +114,10 @@ def warn_of_small_clients(federation: Federation, local: Local) -> None:
 
 
 def warn_of_few_available(selector: Any, records: Record) -> None:
-    """Warn where d was more than the number of available clients."""
+    """Warn where d was more than the number of available clients, the d of a strategy inside a wrapper too."""
+    inner = getattr(selector, "selector", None)
+    if inner is not None:
+        warn_of_few_available(inner, records)
     d = getattr(selector, "d", None)
     if isinstance(d, int) and records.available.size and records.available.min() < d:
         share = float((records.available < d).mean())
