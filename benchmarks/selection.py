@@ -49,7 +49,7 @@ def one_round(selector: Selector[Any], state: Any, clients: Clients, losses: jax
 
 
 def is_linear(selector: Any) -> bool:
-    return bool(getattr(selector, "cost", "K") == "K")
+    return bool(getattr(selector, "work", "K") == "K")
 
 
 def strategies(m: int, d: int) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Selector(Protocol[State]):
     a client is available for it), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
     ``candidates_by_share = True`` (the candidates are drawn without replacement, by size),
     ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random) and
-    ``cost``, "K" (the default), "K s" or "K^2". A strategy that decides more than the seats may have a method
+    ``work``, "K" (the default), "K s" or "K^2". A strategy that decides more than the seats may have a method
     ``explain(before, after)``, a sentence on what changed between two states or None, and ``status(state)``, named
     numbers; the record of a federation holds both for every round.
 

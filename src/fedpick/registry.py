@@ -88,29 +88,29 @@ class Demands(NamedTuple):
     """The optional fields that a strategy needs, and what a round costs the server; None: as the strategy it holds."""
 
     needs: tuple[str, ...] | None
-    cost: str | None
+    work: str | None
 
     @property
     def texts(self) -> tuple[str, str]:
         """Both as a table shows them."""
         needs = "as the other" if self.needs is None else ", ".join(self.needs) or "nothing"
-        return needs, self.cost or "as the other"
+        return needs, self.work or "as the other"
 
 
 def demands(name: str) -> Demands:
-    """What a strategy declares to need and to cost, read from its class.
+    """What a strategy declares to need and the server's work, read from its class.
 
     Args:
         name: A name of ``STRATEGIES``, or an address.
 
     >>> demands("fedcs")
-    Demands(needs=('expected_duration', 'upload_duration'), cost='K')
+    Demands(needs=('expected_duration', 'upload_duration'), work='K')
     """
     kind = load(find("Selector", name).address)
     needs: Any = getattr(kind, "needs", ())
-    cost: Any = getattr(kind, "cost", "K")
+    work: Any = getattr(kind, "work", "K")
     return Demands(
-        None if isinstance(needs, property) else tuple(sorted(needs)), None if isinstance(cost, property) else cost
+        None if isinstance(needs, property) else tuple(sorted(needs)), None if isinstance(work, property) else work
     )
 
 

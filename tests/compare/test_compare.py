@@ -318,9 +318,9 @@ def test_the_strategies_and_the_data_are_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "pow-d" in fedpick("strategies").stdout
     rows = json.loads(fedpick("strategies", "--json").stdout)
-    assert (rows["rand"]["messages"], rows["rand"]["needs"], rows["rand"]["cost"]) == ("2m", [], "K")
+    assert (rows["rand"]["messages"], rows["rand"]["needs"], rows["rand"]["work"]) == ("2m", [], "K")
     assert rows["fedcs"]["needs"] == ["expected_duration", "upload_duration"]
-    assert (rows["cooldown"]["needs"], rows["cooldown"]["cost"]) == (None, None), "as the strategy that it holds"
+    assert (rows["cooldown"]["needs"], rows["cooldown"]["work"]) == (None, None), "as the strategy that it holds"
     assert "30 clients" in fedpick("data", "describe").stdout
     assert fedpick("data", "draw").exit_code == 0
     assert (tmp_path / "partition.svg").read_text().startswith("<svg")

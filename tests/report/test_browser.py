@@ -36,7 +36,7 @@ def report(tmp_path_factory):
     results = [made_up([60, 70, 65], accuracy=0.7), made_up([30, None, 36], accuracy=0.8)]
     compared = Comparison(("rand", HOSTILE), tuple(results), "loss", value=0.5)
     plains = ({"selector": {"kind": "Rand", "m": 1}}, {"selector": {"kind": HOSTILE}, "name": HOSTILE})
-    told = ComparisonReport(compared, plains, (), command=f"fedpick compare {HOSTILE}")
+    told = ComparisonReport(compared, plains, (), command=f"fedpick compare {HOSTILE}", strategies=compared.names)
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(render_page(told, Summary(HOSTILE, np.array([[3, 1], [0, 2]]), 0)))
     return path

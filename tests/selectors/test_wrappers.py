@@ -295,7 +295,7 @@ def test_probabilities_are_numbers_that_may_be_traced():
 def test_what_a_wrapper_takes_over_and_what_it_does_not():
     inner = PowerOfChoice(3, 6)
     for selector in (Cooldown(inner), Explore(inner), Unbiased(inner), Mixture((inner, inner))):
-        assert (selector.m, selector.poll, selector.needs, selector.cost) == (3, "full", frozenset(), "K")
+        assert (selector.m, selector.poll, selector.needs, selector.work) == (3, "full", frozenset(), "K")
         assert not any(hasattr(selector, name) for name in ("d", "classes", "sketch_size"))
         assert not getattr(selector, "highest_loss_first", False)
         assert getattr(selector, "candidates_by_share", False) == isinstance(selector, Unbiased)
@@ -313,8 +313,8 @@ class Measuring:
 
     m, poll, skips_poll = 2, "norm", True
 
-    def __init__(self, needs, cost="K s", **lengths):
-        self.needs, self.cost = frozenset(needs), cost
+    def __init__(self, needs, work="K s", **lengths):
+        self.needs, self.work = frozenset(needs), work
         vars(self).update(lengths)
 
     def propose(self, key, state, clients):
@@ -324,12 +324,12 @@ class Measuring:
 def test_needs_lengths_and_costs_are_those_of_the_strategies():
     sketches, heads = Measuring({"sketch"}, sketch_size=8), Measuring({"head", "polled"}, "K^2", classes=5)
     wrapped = Explore(Cooldown(sketches))
-    assert (wrapped.needs, wrapped.sketch_size, wrapped.cost) == ({"sketch"}, 8, "K s")
+    assert (wrapped.needs, wrapped.sketch_size, wrapped.work) == ({"sketch"}, 8, "K s")
     assert (wrapped.poll, wrapped.skips_poll) == ("norm", True)
     with pytest.raises(AttributeError):
         wrapped.classes  # noqa: B018
     both = Mixture((sketches, heads))
-    assert (both.needs, both.cost, both.skips_poll) == ({"sketch", "head", "polled"}, "K^2", True)
+    assert (both.needs, both.work, both.skips_poll) == ({"sketch", "head", "polled"}, "K^2", True)
     assert (both.sketch_size, both.classes) == (8, 5)
     with pytest.raises(ValueError, match="Mixture: selectors must have the same length of a sketch, got 8, 9"):
         Mixture((sketches, Measuring({"sketch"}, sketch_size=9)))

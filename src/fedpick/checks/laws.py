@@ -23,7 +23,7 @@ LAWS = {
     5: "dtypes are pinned: x64 changes no pick, and the second call compiles nothing",
     6: "silence is NaN: who was polled and did not answer has no seat; with nobody left all weights are 0",
     7: "with fewer clients than seats the rest is empty, and the weights still sum to 1",
-    8: "linear cost: no sort of all clients, nothing larger than a few times K, unless it declares another cost",
+    8: "linear work: no sort of all clients, nothing larger than a few times K, unless it declares more",
 }
 
 
@@ -187,14 +187,14 @@ def check_seats(trial: Trial) -> None:
 def check_linear(selector: Selector[Any]) -> None:
     """Trace the program for a million clients, without running it: no full sort, no large array.
 
-    A strategy of cost "K s" may hold s numbers per client, its ``sketch_size``, ``classes`` or ``dimension``; one of
-    cost "K^2" may compare all pairs, of a thousand clients.
+    A strategy of work "K s" may hold s numbers per client, its ``sketch_size``, ``classes`` or ``dimension``; one of
+    work "K^2" may compare all pairs, of a thousand clients.
     """
-    cost, wide = getattr(selector, "cost", "K"), max([getattr(selector, "dimension", 1), *lengths(selector).values()])
+    work, wide = getattr(selector, "work", "K"), max([getattr(selector, "dimension", 1), *lengths(selector).values()])
     limits = {"K": 1, "K s": wide, "K^2": 1024}
-    if cost not in limits:
-        raise LawBrokenError(f"{type(selector).__name__}: cost must be one of {', '.join(limits)}, got {cost!r}")
-    K = 1024 if cost == "K^2" else max(2**20, 4096 * (selector.m or 1))
+    if work not in limits:
+        raise LawBrokenError(f"{type(selector).__name__}: work must be one of {', '.join(limits)}, got {work!r}")
+    K = 1024 if work == "K^2" else max(2**20, 4096 * (selector.m or 1))
     trial = jax.eval_shape(lambda: Trial(selector, K, 0).scenario())
 
     def one_round(scenario: Scenario) -> PlayedRound:
@@ -205,8 +205,8 @@ def check_linear(selector: Selector[Any]) -> None:
         size = max(math.prod(getattr(out.aval, "shape", ())) for out in equation.outvars) if equation.outvars else 0
         name = equation.primitive.name
         sorts = name == "sort" or (name == "top_k" and equation.params["k"] > K // 2)
-        _need(not sorts or size < K // 2 or cost != "K", 8, f"K={K}: it sorts {size} numbers")
-        _need(size <= 8 * K * limits[cost], 8, f"K={K}: {name} makes an array of {size} numbers")
+        _need(not sorts or size < K // 2 or work != "K", 8, f"K={K}: it sorts {size} numbers")
+        _need(size <= 8 * K * limits[work], 8, f"K={K}: {name} makes an array of {size} numbers")
 
 
 def _others(selector: Any, name: str) -> Iterator[Any]:

@@ -25,7 +25,7 @@ from fedpick.registry import ROLES, split_names
 EXAMPLES = """
 Examples:
 
-  fedpick compare                                        Synthetic(1,1), five strategies, ten seeds
+  fedpick compare                                        Synthetic(1,1), ten seeds
 
   fedpick compare digits --strategies rand,pow-d -d 6 -d 12
 

@@ -84,6 +84,7 @@ class ComparisonReport:
         provenance: Devices and versions of their runs.
         command: The command line.
         all_runs: Whether it is of whatever lies in a folder.
+        strategies: Each strategy with its parameters, in words.
         notes: What a strategy changed on its own, and why: the round and the sentence.
     """
 
@@ -93,6 +94,7 @@ class ComparisonReport:
     _: KW_ONLY
     command: str
     all_runs: bool = False
+    strategies: tuple[str, ...] = ()
     notes: tuple[tuple[int, str], ...] = ()
 
     def summary(self) -> Plain:
@@ -138,7 +140,9 @@ def report_on(
     plains = tuple(experiment.to_plain() for experiment in experiments)
     comparison = _compare(plains, [load_results(experiment, store) for experiment in experiments], metric, value)
     runs = (identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds))
-    return ComparisonReport(comparison, plains, store.provenance(runs), command=command)
+    strategies = tuple(config.describe(experiment.selector) for experiment in experiments)
+    made = store.provenance(runs)
+    return ComparisonReport(comparison, plains, made, command=command, strategies=strategies)
 
 
 def load_report(
@@ -179,7 +183,10 @@ def load_report(
     comparison = _compare(plains, [result for _, result in groups], metric or "loss", value)
     notes = tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ()))
     made = store.provenance(stored)
-    return ComparisonReport(comparison, plains, made, command=command, all_runs=True, notes=notes)
+    strategies = tuple(_strategy(plain.get("selector")) for plain in plains)
+    return ComparisonReport(
+        comparison, plains, made, command=command, all_runs=True, strategies=strategies, notes=notes
+    )
 
 
 def _compare(plains: Sequence[Plain], results: Sequence[Result], metric: str, value: float | None) -> Comparison:
@@ -259,9 +266,7 @@ def _settings(report: ComparisonReport) -> list[tuple[str, str]]:
     plains = report.experiments
     flat = [config.leaves({part: value for part, value in plain.items() if part != "selector"}) for plain in plains]
     common = {path: value for path, value in flat[0].items() if all(each.get(path) == value for each in flat)}
-    rows = [
-        (name, _strategy(plain.get("selector"))) for name, plain in zip(report.comparison.names, plains, strict=True)
-    ]
+    rows = list(zip(report.comparison.names, report.strategies, strict=True))
     return rows + [(path, str(value)) for path, value in common.items() if value not in (None, "", [])]
 
 

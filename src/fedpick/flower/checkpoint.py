@@ -35,7 +35,7 @@ COUNTS = ("available", "polled", "trained", "returned")
 COSTS = ("poll_samples", "train_samples", "seconds")
 
 
-class Row(NamedTuple):
+class RoundRow(NamedTuple):
     """One round. Seats that did not return have client -1 and weight 0."""
 
     clients: list[int]
@@ -62,7 +62,7 @@ class History:
     0.5
     """
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[RoundRow] = field(default_factory=list)
     measured: dict[int, dict[str, float]] = field(default_factory=dict)  # rounds played -> metric -> value
     status: list[dict[str, float]] = field(default_factory=list)
     notes: dict[int, str] = field(default_factory=dict)  # rounds played -> what the strategy then changed, and why
@@ -143,7 +143,7 @@ class ServerState:
             ArrayRecord({name: Array(values) for name, values in group("model").items()}),
             clients,
             History(
-                [Row(*row) for row in state.facts["rows"]],
+                [RoundRow(*row) for row in state.facts["rows"]],
                 dict(state.facts["measured"]),
                 state.facts.get("status", []),
                 dict(state.facts.get("notes", [])),

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from numpy.typing import NDArray
 
-from fedpick.flower.checkpoint import Checkpointer, History, Row, ServerState, client_metrics, server_metrics
+from fedpick.flower.checkpoint import Checkpointer, History, RoundRow, ServerState, client_metrics, server_metrics
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.messages import (
     FilteredGrid,
@@ -246,12 +246,12 @@ class Adapter:
         of_round = {name: value for name, value in of_round.items() if name in wanted}
         return Report(**{name: jnp.asarray(value) for name, value in (found | of_round).items()})
 
-    def _row(self, current: Round, returned: list[int], weights: NDArray[Any], losses: NDArray[Any]) -> Row:
+    def _row(self, current: Round, returned: list[int], weights: NDArray[Any], losses: NDArray[Any]) -> RoundRow:
         choice, seats = current.choice, current.choice.seats
         known = [i for i in returned if losses[i] == losses[i]]
         samples = self.state.clients.size[list(choice.asked)]
         limit = self.options.batch if self.selector.poll == "batch" else None
-        return Row(
+        return RoundRow(
             clients=[seats[i] if i in returned else -1 for i in range(len(weights))],
             weights=weights.tolist(),
             train_loss=float(weights[known] @ losses[known]) / float(weights[known].sum()) if known else math.nan,

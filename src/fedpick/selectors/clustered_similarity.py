@@ -48,7 +48,7 @@ class ClusteredSimilarity:
 
     poll: ClassVar[Poll] = "none"
     needs: ClassVar[frozenset[str]] = frozenset({"sketch"})
-    cost: ClassVar[str] = "K s"
+    work: ClassVar[str] = "K s"
     unbiased: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

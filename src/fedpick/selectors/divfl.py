@@ -50,7 +50,7 @@ class DivFL:
 
     poll: ClassVar[Poll] = "none"
     needs: ClassVar[frozenset[str]] = frozenset({"sketch"})
-    cost: ClassVar[str] = "K s"
+    work: ClassVar[str] = "K s"
 
     def __post_init__(self) -> None:
         for name in ("m", "sketch_size", "pool"):

@@ -83,7 +83,7 @@ class FedCor:
 
     poll: ClassVar[Poll] = "full"
     needs: ClassVar[frozenset[str]] = frozenset({"polled"})
-    cost: ClassVar[str] = "K s"
+    work: ClassVar[str] = "K s"
     skips_poll: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -65,7 +65,7 @@ class HiCS:
 
     poll: ClassVar[Poll] = "none"
     needs: ClassVar[frozenset[str]] = frozenset({"head"})
-    cost: ClassVar[str] = "K s"
+    work: ClassVar[str] = "K s"
 
     def __post_init__(self) -> None:
         for name in ("m", "classes", "groups"):

@@ -94,8 +94,8 @@ class Mixture:
         return self._all("fills_seats", True)
 
     @property
-    def cost(self) -> str:
-        return max((getattr(selector, "cost", "K") for selector in self.selectors), key=_COSTS.index)
+    def work(self) -> str:
+        return max((getattr(selector, "work", "K") for selector in self.selectors), key=_COSTS.index)
 
     @property
     def sketch_size(self) -> int:

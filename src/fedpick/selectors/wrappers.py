@@ -47,8 +47,8 @@ class Around:
         return bool(getattr(self.selector, "fills_seats", True))
 
     @property
-    def cost(self) -> str:
-        return str(getattr(self.selector, "cost", "K"))
+    def work(self) -> str:
+        return str(getattr(self.selector, "work", "K"))
 
     @property
     def sketch_size(self) -> int:

@@ -150,7 +150,7 @@ def _ask_each(asked: Bool[Array, " K"], one: Callable[[Any], Float[Array, ""]]) 
     return answers
 
 
-class Poll(NamedTuple):
+class PollKind(NamedTuple):
     """A kind of poll: the answers of the clients asked, and the number of samples that each evaluates for it.
 
     Where it ``trains``, these are samples to train on, and a client that is selected sends what it has trained.
@@ -162,17 +162,17 @@ class Poll(NamedTuple):
 
 
 POLLS = {
-    "full": Poll(
+    "full": PollKind(
         lambda federation, model, local, *, params, asked, key, t: full_losses(federation, model, params, asked=asked),
         samples=lambda count, local: count,
     ),
-    "batch": Poll(
+    "batch": PollKind(
         lambda federation, model, local, *, params, asked, key, t: batch_losses(
             federation, model, params, asked=asked, b=local.b, key=key
         ),
         samples=lambda count, local: jnp.minimum(count, local.b),
     ),
-    "norm": Poll(update_norms, samples=lambda count, local: local.samples(count), trains=True),
+    "norm": PollKind(update_norms, samples=lambda count, local: local.samples(count), trains=True),
 }
 
 

@@ -57,7 +57,7 @@ class Setup:
         return dataclasses.replace(shared, selector=own.selector, local=own.local, server=own.server)
 
 
-class Progress(NamedTuple):
+class RunState(NamedTuple):
     """The state of a run between two rounds; ``chosen`` sums the weights of each client since the last evaluation."""
 
     params: Params
@@ -65,7 +65,7 @@ class Progress(NamedTuple):
     server: Any
     chosen: Float[Array, " K"]
 
-    def reset_chosen(self) -> "Progress":
+    def reset_chosen(self) -> "RunState":
         """The same after an evaluation."""
         return self._replace(chosen=jnp.zeros_like(self.chosen))
 
@@ -94,15 +94,15 @@ def first_model(model: Model, seed: Any) -> Params:
     return model.init(init_key(seed))
 
 
-def begin(setup: Setup, params: Params) -> Progress:
+def begin(setup: Setup, params: Params) -> RunState:
     """The state of a run before its first round."""
     K = setup.federation.num_clients
-    return Progress(params, setup.selector.init(K), setup.server.init(params), jnp.zeros(K, jnp.float32))
+    return RunState(params, setup.selector.init(K), setup.server.init(params), jnp.zeros(K, jnp.float32))
 
 
 def one_round(
-    setup: Setup, seed: Any, progress: Progress, t: Any, inspect: Callable[..., Any] | None = None
-) -> tuple[Progress, Record]:
+    setup: Setup, seed: Any, progress: RunState, t: Any, inspect: Callable[..., Any] | None = None
+) -> tuple[RunState, Record]:
     """World, propose, poll, select, train, average, observe: the paper's equation (2) for any selector.
 
     Args:
@@ -165,7 +165,7 @@ def one_round(
     }
     report = _report(selector, trained, before, back, duration, of_round)
     train_time = jnp.where(filled, jnp.minimum(duration, deadline), jnp.float32(0)).max()
-    after = Progress(
+    after = RunState(
         params=params,
         selector=selector.observe(progress.selector, selection, report),
         server=server,
@@ -247,11 +247,11 @@ def evaluate(federation: Federation, model: Model, params: Params, chosen: Float
 
 
 def play(
-    setup: Setup, seed: Any, progress: Progress, start: Any, stop: Any, every: int, blocks: int
-) -> tuple[Progress, tuple[Record, Evaluation]]:
+    setup: Setup, seed: Any, progress: RunState, start: Any, stop: Any, every: int, blocks: int
+) -> tuple[RunState, tuple[Record, Evaluation]]:
     """``blocks`` times ``every`` rounds from ``start``, an evaluation after each; nothing happens from ``stop`` on."""
 
-    def block(progress: Progress, first: Any) -> tuple[Progress, tuple[Record, Evaluation]]:
+    def block(progress: RunState, first: Any) -> tuple[RunState, tuple[Record, Evaluation]]:
         progress, records = train_only(setup, seed, progress, first, stop, every)
         progress, found = _before(stop, first, lambda progress: (progress, progress.evaluate(setup)), progress)
         return progress, (records, found)
@@ -261,14 +261,14 @@ def play(
 
 
 def train_only(
-    setup: Setup, seed: Any, progress: Progress, first: Any, stop: Any, every: int
-) -> tuple[Progress, Record]:
+    setup: Setup, seed: Any, progress: RunState, first: Any, stop: Any, every: int
+) -> tuple[RunState, Record]:
     """The rounds from one evaluation to the next.
 
     Without a ``stop`` there is nothing to decide in each round, which a GPU would have to ask the host.
     """
 
-    def step(progress: Progress, t: Any) -> tuple[Progress, Record]:
+    def step(progress: RunState, t: Any) -> tuple[RunState, Record]:
         return _before(stop, t, lambda progress: one_round(setup, seed, progress, t), progress)
 
     return lax.scan(step, progress.reset_chosen(), first + jnp.arange(every, dtype=jnp.int32))

@@ -26,7 +26,7 @@ from fedpick.sim._engine.compilation import (
 from fedpick.sim._engine.multihost import divide
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
-from fedpick.sim.round import Progress
+from fedpick.sim.round import RunState
 
 ON_CPU = 1  # runs in a bundle
 MUCH = 10**9  # samples times parameters: some milliseconds
@@ -48,7 +48,7 @@ class Bundles:
         self.runs, self.number = runs, len(runs.seeds)
         devices = _devices()[: self.number]
         self.setups = {device: jax.device_put(runs.setup, device) for device in devices}
-        self.progress: list[Progress] = []  # of each bundle
+        self.progress: list[RunState] = []  # of each bundle
         self._divide(at_most=self.number)
 
     def begin(self) -> Evaluation:
@@ -67,12 +67,12 @@ class Bundles:
         return new
 
     @property
-    def state(self) -> Progress:
-        progress: Progress = concatenate(self.progress)
+    def state(self) -> RunState:
+        progress: RunState = concatenate(self.progress)
         return progress
 
     @state.setter
-    def state(self, progress: Progress) -> None:
+    def state(self, progress: RunState) -> None:
         self.progress = [jax.device_put(rows(progress, bundle.runs), bundle.device) for bundle in self.bundles]
 
     def _compile(self, compile_for: Callable[..., Any], *arguments: int | None) -> dict[tuple[jax.Device, int], Any]:
@@ -103,7 +103,7 @@ class Bundles:
         """Run every bundle's program in threads: its output as NumPy arrays [R, ...], its state left on the device."""
         finished: list[int] = []
 
-        def run(bundle: Bundle, own: Runs, progress: Progress) -> Any:
+        def run(bundle: Bundle, own: Runs, progress: RunState) -> Any:
             progress, output = programs[bundle.device, len(bundle.runs)](own, progress, *arguments)
             output = jax.tree.map(np.asarray, output)
             finished.append(len(bundle.runs))

@@ -18,7 +18,7 @@ from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
-from fedpick.sim.round import Progress, Record, Setup, begin, evaluate, first_model, play, train_only
+from fedpick.sim.round import Record, RunState, Setup, begin, evaluate, first_model, play, train_only
 
 MAPS = 30_000  # of memory, from which on programs are released
 
@@ -33,24 +33,24 @@ def first_models(model: Model, seeds: Any) -> Params:
     return jax.tree.map(lambda leaf: leaf[None], first_model(model, seeds[0]))
 
 
-def start(runs: Runs, params: Params) -> Progress:
+def start(runs: Runs, params: Params) -> RunState:
     """Every run before its first round."""
     return _each_run(lambda setup, seed, params: begin(setup, params), runs, params)
 
 
-def chunk(runs: Runs, progress: Progress, first: Any, stop: Any, *, every: int, blocks: int) -> tuple[Progress, Chunk]:
+def chunk(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int, blocks: int) -> tuple[RunState, Chunk]:
     """A chunk of rounds of every run, with its evaluations."""
 
-    def one(setup: Setup, seed: Any, progress: Progress) -> tuple[Progress, Chunk]:
+    def one(setup: Setup, seed: Any, progress: RunState) -> tuple[RunState, Chunk]:
         return play(setup, seed, progress, first, stop, every, blocks)
 
     return _each_run(one, runs, progress)
 
 
-def rounds(runs: Runs, progress: Progress, first: Any, stop: Any, *, every: int) -> tuple[Progress, Record]:
+def rounds(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int) -> tuple[RunState, Record]:
     """The rounds of every run from one evaluation to the next: records [R, every, ...]."""
 
-    def one(setup: Setup, seed: Any, progress: Progress) -> tuple[Progress, Record]:
+    def one(setup: Setup, seed: Any, progress: RunState) -> tuple[RunState, Record]:
         return train_only(setup, seed, progress, first, stop, every)
 
     return _each_run(one, runs, progress)
@@ -105,13 +105,13 @@ def compile_chunk(cadence: Cadence, *arguments: Any) -> Any:
 class EvaluationProgram:
     """``evaluation`` for runs and progress of these shapes."""
 
-    def __init__(self, runs: Runs, progress: Progress) -> None:
+    def __init__(self, runs: Runs, progress: RunState) -> None:
         setup = runs.setup
         lowered = jit_program(evaluation).lower(setup.federation, setup.model, progress.params, progress.chosen)
         self.program = lowered.compile()
         self.memory_analysis = self.program.memory_analysis
 
-    def __call__(self, runs: Runs, progress: Progress) -> tuple[Progress, Evaluation]:
+    def __call__(self, runs: Runs, progress: RunState) -> tuple[RunState, Evaluation]:
         """The metrics beside the state, which stays as it is."""
         return progress, self.program(runs.setup.federation, progress.params, progress.chosen)
 
@@ -123,12 +123,12 @@ class SplitPrograms:
     compiled as suits it. A program that does little is not worth the calls.
     """
 
-    def __init__(self, cadence: Cadence, runs: Runs, progress: Progress, first: int, stop: int | None) -> None:
+    def __init__(self, cadence: Cadence, runs: Runs, progress: RunState, first: int, stop: int | None) -> None:
         self.cadence = cadence
         self.rounds = jit_program(rounds).lower(runs, progress, first, stop, every=cadence.every).compile()
         self.evaluation = EvaluationProgram(runs, progress)
 
-    def __call__(self, runs: Runs, progress: Progress, first: int, stop: int | None) -> tuple[Progress, Chunk]:
+    def __call__(self, runs: Runs, progress: RunState, first: int, stop: int | None) -> tuple[RunState, Chunk]:
         """As ``chunk``, without rows beyond the last round."""
         wait: Any = jax.block_until_ready
         records: list[Record] = []

@@ -10,7 +10,7 @@ import numpy as np
 from fedpick.protocol import Selection
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
 from fedpick.sim.evaluation import Evaluation
-from fedpick.sim.round import Progress, Setup, begin, first_model, one_round
+from fedpick.sim.round import RunState, Setup, begin, first_model, one_round
 
 
 class EagerRuns:
@@ -19,7 +19,7 @@ class EagerRuns:
     def __init__(self, runs: Runs) -> None:
         self.seeds = [int(seed) for seed in runs.seeds]
         self.setups = [runs.setup.rows(run) for run in range(len(self.seeds))]
-        self.progress: list[Progress] = []
+        self.progress: list[RunState] = []
 
     def begin(self) -> Evaluation:
         pairs = list(zip(self.setups, self.seeds, strict=True))
@@ -37,16 +37,16 @@ class EagerRuns:
         return _numbers([chunk for _, chunk in played])
 
     @property
-    def state(self) -> Progress:
+    def state(self) -> RunState:
         return _numbers(self.progress)
 
     @state.setter
-    def state(self, progress: Progress) -> None:
+    def state(self, progress: RunState) -> None:
         leaves, tree = jax.tree.flatten(progress)
         self.progress = [jax.tree.unflatten(tree, map(jnp.asarray, own)) for own in zip(*leaves, strict=True)]
 
 
-def _play(setup: Setup, seed: int, progress: Progress, first: int, cadence: Cadence) -> tuple[Progress, Chunk]:
+def _play(setup: Setup, seed: int, progress: RunState, first: int, cadence: Cadence) -> tuple[RunState, Chunk]:
     """A chunk of one run; rows beyond the last round repeat the last."""
     records, evaluations = [], []
     for start in range(first, first + cadence.every * cadence.blocks, cadence.every):

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.preflight import is_number
-from fedpick.sim.round import Progress, Record, Setup
+from fedpick.sim.round import Record, RunState, Setup
 
 Tree = TypeVar("Tree")
 Chunk = tuple[Record, Evaluation]  # records [R, blocks, every, ...] and evaluations [R, blocks, ...]
@@ -102,11 +102,11 @@ class Runner(Protocol):
     """Plays the runs of this host and holds their state, [R, ...]."""
 
     @property
-    def state(self) -> Progress:
+    def state(self) -> RunState:
         """The state of every run; set to resume from another."""
 
     @state.setter
-    def state(self, progress: Progress) -> None: ...
+    def state(self, progress: RunState) -> None: ...
 
     def begin(self) -> Evaluation:
         """Start every run and evaluate the initial models."""
