@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
@@ -82,19 +81,14 @@ def _each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) ->
 
 @functools.cache
 def jit_program(program: Callable[..., Any]) -> Any:
-    """The program under ``jax.jit``, with the compiler options that suit its work.
+    """The program under ``jax.jit``.
 
-    On a CPU, XLA's own matrix products take a fifth less time with the small batches of training than the library that
-    it hands them to (YNNPACK), and a tenth more in an evaluation.
+    On a CPU, matrix products stay with the library that XLA hands them to (YNNPACK). XLA's own take a fifth less time
+    with the small batches of training, but give wrong numbers (seen in JAX 0.10) where two threads run a program with
+    large ones, as a chunk with its evaluations is.
     """
-    trains = program in (chunk, rounds)
-    options = {"xla_cpu_experimental_ynn_fusion_type": ""} if trains and jax.default_backend() == "cpu" else None
-    try:
-        jax.jit(jnp.negative, compiler_options=options).lower(jnp.float32(0)).compile()
-    except jax.errors.JaxRuntimeError:  # a version of XLA that has no such option
-        options = None
     static = [name for name in ("model", "every", "blocks") if name in inspect.signature(program).parameters]
-    return jax.jit(program, static_argnames=static, compiler_options=options)
+    return jax.jit(program, static_argnames=static)
 
 
 def compile_chunk(cadence: Cadence, *arguments: Any) -> Any:
