@@ -9,7 +9,6 @@ from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection
 from fedpick.pytrees import pytree, static
 from fedpick.selectors.auto import Course
 
-RULES = ("fixed", "halving", "two-sided", "gap", "crossover")
 FALL = 0.02  # of the loss: less is no progress
 Rule = Literal["fixed", "halving", "two-sided", "gap", "crossover"]
 

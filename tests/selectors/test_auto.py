@@ -89,6 +89,18 @@ def test_without_progress_d_is_halved_down_to_m_and_says_why():
     assert Auto(2).status(state) == {"d": 2.0, "estimate": 1.0}
 
 
+def test_the_estimate_weighs_losses_by_share_and_not_by_head():
+    selector, losses = Auto(1, most=5), np.array([1.0, 2.0, 0.5, 3.0, 0.1], np.float32)
+    seat = Selection(jnp.zeros(1, jnp.int32), jnp.ones(1))
+    more = {"duration": jnp.ones(1), "poll_duration": jnp.float32(0), "size": jnp.asarray(SIZE, jnp.float32)}
+    state = selector.observe(selector.init(5), seat, Report(jnp.ones(1), polled=jnp.asarray(losses), **more))
+    share = np.array(SIZE) / sum(SIZE)
+    np.testing.assert_allclose(state.loss, share @ losses, rtol=1e-5)
+    silent = jnp.asarray(losses).at[4].set(jnp.nan)  # the largest does not answer: the others stand for it
+    state = selector.observe(selector.init(5), seat, Report(jnp.ones(1), polled=silent, **more))
+    np.testing.assert_allclose(state.loss, share[:4] @ losses[:4] / share[:4].sum(), rtol=1e-5)
+
+
 def test_while_the_loss_falls_d_stays():
     state, found = play(Auto(2), noisy(np.linspace(3, 0.5, 300)))
     assert found == []
@@ -107,7 +119,9 @@ def test_when_the_loss_falls_again_d_rises():
 def test_the_scale_of_the_loss_does_not_matter(scale):
     losses = np.concatenate([np.linspace(3, 1, 60), np.ones(90)])
     mirrored = losses - 4 if scale < 0 else losses
-    assert play(Auto(2), noisy(mirrored) * abs(scale))[1] == play(Auto(2), noisy(losses))[1]
+    found = play(Auto(2), noisy(mirrored) * abs(scale))[1]
+    assert found == play(Auto(2), noisy(losses))[1]
+    assert found, "d should have moved"
 
 
 def test_polls_that_take_long_are_given_up_when_seconds_count():
