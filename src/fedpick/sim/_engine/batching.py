@@ -52,22 +52,19 @@ class Bundles:
         self.progress: list[RunState] = []  # of each bundle
         self._divide(at_most=self.number)
 
-    def begin(self) -> Evaluation:
+    def begin(self, cadence: Cadence) -> Evaluation:
         self.progress = []
         for bundle, own in zip(self.bundles, self.own, strict=True):
             models = jit_program(first_models)(own.setup.model, own.seeds)
             # A state that is the same for all runs, such as zeros, would otherwise be on the default device.
             self.progress.append(jax.device_put(jit_program(start)(own, models), bundle.device))
+        if _on_cpu(self.bundles[0].device):  # whoever watches the start knows that all is compiled; JAX keeps it
+            self._compile(functools.partial(self._form(cadence), cadence), 0, cadence.stop)
         first: Evaluation = self._run(self._compile(EvaluationProgram))
         return first
 
     def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
-        form: Callable[..., Any] = compile_chunk
-        if self._evaluates_mostly(cadence.every):
-            form = SplitPrograms
-        elif cadence.rounds <= FEW and _on_cpu(self.bundles[0].device):
-            form = PhasePrograms
-        programs = self._compile(functools.partial(form, cadence), first, cadence.stop)
+        programs = self._compile(functools.partial(self._form(cadence), cadence), first, cadence.stop)
         new: Chunk = self._run(programs, first, cadence.stop, tick=tick)
         return new
 
@@ -139,6 +136,11 @@ class Bundles:
             if device.platform != "cpu" and seats <= FEW_SEATS:  # a loop would take as long as the kernels in it
                 setup = dataclasses.replace(setup, unroll=STRETCH)
             self.own.append(Runs(setup, jax.device_put(seeds, device)))
+
+    def _form(self, cadence: Cadence) -> Callable[..., Any]:
+        if self._evaluates_mostly(cadence.every):
+            return SplitPrograms
+        return PhasePrograms if cadence.rounds <= FEW and _on_cpu(self.bundles[0].device) else compile_chunk
 
     def _evaluates_mostly(self, every: int) -> bool:
         """Whether on a CPU an evaluation is more work than the rounds before it, and much."""
