@@ -1,6 +1,7 @@
 """One round of federated averaging with any selector, and many rounds as one program."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.evaluation import POLLS, Evaluation, evaluate_clients, evaluate_test_set
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Trained, train
+from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server
 from fedpick.updates import measure
@@ -29,7 +30,7 @@ class Setup:
     """
 
     federation: Federation
-    model: Model = static()
+    model: Model
     selector: Selector[Any]
     local: Local
     server: Server = Server()
@@ -138,13 +139,14 @@ def one_round(
     seats = jnp.arange(seated.shape[0], dtype=jnp.int32)
     seats = jnp.zeros_like(seats) if trains else seats  # as in the poll, when there were no seats yet
 
-    def one_seat(seat: Int[Array, ""], client: Int[Array, ""]) -> Trained:
-        key = seat_key(keys.train, seat, client)
-        now, squares = jnp.asarray(t, jnp.int32), "square_loss" in needs(selector)
-        options: dict[str, Any] = {"params": progress.params, "t": now, "unroll": setup.unroll, "squares": squares}
-        return train(federation, setup.model, local, client=client, key=key, **options)
-
-    trained = jax.vmap(one_seat)(seats, seated) if inspect is None else inspect(one_seat, selection)
+    own_keys = jax.vmap(functools.partial(seat_key, keys.train))(seats, seated)
+    squares = "square_loss" in needs(selector)
+    options: dict[str, Any] = {"params": progress.params, "t": jnp.asarray(t, jnp.int32), "squares": squares}
+    training = (federation, setup.model, local)
+    if inspect is None:
+        trained = train_seats(*training, clients=seated, keys=own_keys, unroll=setup.unroll, **options)
+    else:
+        trained = inspect(lambda key, client: train(*training, client=client, key=key, **options), own_keys, selection)
 
     samples = local.samples(count)
     seconds = setup.devices.train_seconds(samples, model_bytes)
