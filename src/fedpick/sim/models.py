@@ -81,6 +81,7 @@ def from_apply(
     init: Callable[[PRNGKeyArray], Params],
     apply: Callable[..., Float[Array, "n c"]],
     objective: Objective = "cross-entropy",
+    *,
     base: Any = None,
 ) -> Model:
     """A classifier from any pure ``init`` and ``apply``: Flax, Equinox, your own.

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import get_args
 
 import jax
@@ -36,6 +36,7 @@ class CNN:
     channels: tuple[int, ...] = (32, 64)
     kernel: int = 5
     hidden: int = 512
+    _: KW_ONLY
     objective: Objective = "cross-entropy"
 
     def __post_init__(self) -> None:
@@ -70,6 +71,7 @@ class ResNet:
     channels: tuple[int, ...] = (16, 32, 64)
     blocks: int = 1
     groups: int = 8
+    _: KW_ONLY
     objective: Objective = "cross-entropy"
 
     def __post_init__(self) -> None:
