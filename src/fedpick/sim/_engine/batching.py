@@ -25,6 +25,7 @@ from fedpick.sim._engine.compilation import (
 )
 from fedpick.sim._engine.cpu import cpu_form
 from fedpick.sim._engine.multihost import divide
+from fedpick.sim._engine.phases import FEW, PhasePrograms
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.round import RunState
@@ -62,7 +63,11 @@ class Bundles:
         return first
 
     def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
-        form = SplitPrograms if self._evaluates_mostly(cadence.every) else compile_chunk
+        form: Callable[..., Any] = compile_chunk
+        if self._evaluates_mostly(cadence.every):
+            form = SplitPrograms
+        elif cadence.rounds <= FEW and _on_cpu(self.bundles[0].device):
+            form = PhasePrograms
         programs = self._compile(functools.partial(form, cadence), first, cadence.stop)
         new: Chunk = self._run(programs, first, cadence.stop, tick=tick)
         return new

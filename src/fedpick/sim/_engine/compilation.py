@@ -13,11 +13,13 @@ import numpy as np
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 
+from fedpick.sim._engine.loops import play, train_only
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
-from fedpick.sim.round import Record, RunState, Setup, begin, evaluate, first_model, play, train_only
+from fedpick.sim.records import Record
+from fedpick.sim.round import RunState, Setup, begin, evaluate, first_model
 
 MAPS = 30_000  # of memory, from which on programs are released
 
@@ -34,7 +36,7 @@ def first_models(model: Model, seeds: Any) -> Params:
 
 def start(runs: Runs, params: Params) -> RunState:
     """Every run before its first round."""
-    return _each_run(lambda setup, seed, params: begin(setup, params), runs, params)
+    return each_run(lambda setup, seed, params: begin(setup, params), runs, params)
 
 
 def chunk(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int, blocks: int) -> tuple[RunState, Chunk]:
@@ -43,7 +45,7 @@ def chunk(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int, 
     def one(setup: Setup, seed: Any, progress: RunState) -> tuple[RunState, Chunk]:
         return play(setup, seed, progress, first, stop, every, blocks)
 
-    return _each_run(one, runs, progress)
+    return each_run(one, runs, progress)
 
 
 def rounds(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int) -> tuple[RunState, Record]:
@@ -52,7 +54,7 @@ def rounds(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int)
     def one(setup: Setup, seed: Any, progress: RunState) -> tuple[RunState, Record]:
         return train_only(setup, seed, progress, first, stop, every)
 
-    return _each_run(one, runs, progress)
+    return each_run(one, runs, progress)
 
 
 def evaluation(federation: Federation, model: Model, params: Params, chosen: Any) -> Evaluation:
@@ -69,7 +71,7 @@ def evaluation(federation: Federation, model: Model, params: Params, chosen: Any
     return metrics
 
 
-def _each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) -> Tree:
+def each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) -> Tree:
     """``one(setup, seed, state)`` under vmap; a single run goes without, because a batch of one is slower than none."""
     setup, seeds = runs
     if seeds.shape[0] > 1:
@@ -87,7 +89,7 @@ def jit_program(program: Callable[..., Any]) -> Any:
     with the small batches of training, but give wrong numbers (seen in JAX 0.10) where two threads run a program with
     large ones, as a chunk with its evaluations is.
     """
-    static = [name for name in ("every", "blocks") if name in inspect.signature(program).parameters]
+    static = [name for name in ("every", "blocks", "request") if name in inspect.signature(program).parameters]
     return jax.jit(program, static_argnames=static)
 
 
@@ -134,10 +136,10 @@ class SplitPrograms:
                 evaluations.append(beside.submit(lambda state: wait(self.evaluation(runs, state)[1]), progress))
                 if len(evaluations) > 1:
                     evaluations[-2].result()  # no more than one model waits
-        return progress, (_blocks(records), _blocks([each.result() for each in evaluations]))
+        return progress, (stack_blocks(records), stack_blocks([each.result() for each in evaluations]))
 
 
-def _blocks(trees: list[Any]) -> Any:
+def stack_blocks(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *trees)
 
 
@@ -167,6 +169,8 @@ def keep_programs() -> None:
     except OSError:  # a home that cannot be written to: compile each time
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))  # type: ignore[no-untyped-call]
+    # A program of a tenth of a second is worth a file: there are a dozen of them in a comparison.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)  # type: ignore[no-untyped-call]
     compilation_cache.reset_cache()  # JAX decides once whether there is a cache, at the first compilation
 
 
