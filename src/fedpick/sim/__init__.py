@@ -12,6 +12,7 @@ from fedpick.sim.availability import (
     Failures,
     Trace,
 )
+from fedpick.sim.batches import distinct
 from fedpick.sim.datasets import (
     Data,
     Digits,
@@ -25,14 +26,16 @@ from fedpick.sim.datasets import (
 )
 from fedpick.sim.evaluation import batch_losses, full_losses
 from fedpick.sim.federation import Federation, Summary, pixels
-from fedpick.sim.local import Local, distinct, train
+from fedpick.sim.local import Local, train
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.preflight import check_fit
 from fedpick.sim.simulation import simulate
+from fedpick.sim.vision import CNN, ResNet
 
 __all__ = [
+    "CNN",
     "IID",
     "MLP",
     "AlternatingHalves",
@@ -58,6 +61,7 @@ __all__ = [
     "Quadratic",
     "QuadraticModel",
     "RateSchedule",
+    "ResNet",
     "Server",
     "Shards",
     "StepDecay",

@@ -1,19 +1,20 @@
 """One round of federated averaging with any selector: what the strategy decides, what the seats do, what it learns."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from fedpick.protocol import Clients, Report, Selector, init_key, needs, pick, polled, round_keys, seat_key
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.evaluation import POLLS, Evaluation, evaluate_clients, evaluate_test_set
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Trained, train
+from fedpick.sim.local import Local, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server
 from fedpick.sim.records import UPDATES, Choice, Outcome, Record, Request
@@ -29,7 +30,7 @@ class Setup:
     """
 
     federation: Federation
-    model: Model = static()
+    model: Model
     selector: Selector[Any]
     local: Local
     server: Server = Server()
@@ -149,12 +150,14 @@ def work(
     seats = jnp.arange(seated.shape[0], dtype=jnp.int32)
     seats = jnp.zeros_like(seats) if trains else seats  # as in the poll, when there were no seats yet
 
-    def one_seat(seat: Int[Array, ""], client: Int[Array, ""]) -> Trained:
-        now, squares = jnp.asarray(t, jnp.int32), "square_loss" in request.measured
-        options: dict[str, Any] = {"params": progress.params, "t": now, "unroll": setup.unroll, "squares": squares}
-        return train(federation, setup.model, local, client=client, key=seat_key(key, seat, client), **options)
-
-    trained = jax.vmap(one_seat)(seats, seated) if inspect is None else inspect(one_seat, selection)
+    own_keys = jax.vmap(functools.partial(seat_key, key))(seats, seated)
+    squares = "square_loss" in request.measured
+    options: dict[str, Any] = {"params": progress.params, "t": jnp.asarray(t, jnp.int32), "squares": squares}
+    training = (federation, setup.model, local)
+    if inspect is None:
+        trained = train_seats(*training, clients=seated, keys=own_keys, unroll=setup.unroll, **options)
+    else:
+        trained = inspect(lambda key, client: train(*training, client=client, key=key, **options), own_keys, selection)
 
     samples = local.samples(count)
     seconds = setup.devices.train_seconds(samples, model_bytes)
