@@ -97,6 +97,12 @@ def raise_if_interrupted() -> None:
         raise KeyboardInterrupt
 
 
+def announce(command: str, quiet: bool) -> None:
+    """Say at once what was asked for: importing JAX and making the data takes seconds."""
+    if not quiet:
+        typer.echo(f"fedpick {command} ...", err=True)
+
+
 def exit_process(code: Any) -> None:
     """End the process; at once after an interruption, because a compiler may still be running in it."""
     if _INTERRUPTED:

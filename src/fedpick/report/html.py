@@ -91,6 +91,14 @@ def figure(chart: Chart) -> str:
     return _part("figure", chart, clear)
 
 
+def preload_page() -> None:
+    """Import what a page is made with, and make its script: in a thread, while what goes on the page is computed."""
+    import altair  # noqa: F401
+
+    _environment()
+    _library()
+
+
 def _part(macro: str, *arguments: Any) -> str:
     return str(getattr(_environment().get_template("parts.html.j2").module, macro)(*arguments))
 
