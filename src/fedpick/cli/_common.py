@@ -97,10 +97,17 @@ def raise_if_interrupted() -> None:
         raise KeyboardInterrupt
 
 
-def announce(command: str, quiet: bool) -> None:
-    """Say at once what was asked for: importing JAX and making the data takes seconds."""
+@contextlib.contextmanager
+def announced(command: str, quiet: bool) -> Iterator[None]:
+    """Say what was asked for once it takes a second: JAX is imported and data are made before there is progress."""
+    timer = threading.Timer(1.0, typer.echo, (f"fedpick {command} ...",), {"err": True})
+    timer.daemon = True
     if not quiet:
-        typer.echo(f"fedpick {command} ...", err=True)
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def exit_process(code: Any) -> None:

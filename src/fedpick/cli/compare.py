@@ -15,7 +15,7 @@ from fedpick.cli._common import (
     Quiet,
     Settings,
     Task,
-    announce,
+    announced,
     cli_errors,
     command_line,
     console,
@@ -70,8 +70,7 @@ def compare(
 
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
-    with cli_errors(debug, output, data=data):
-        announce(f"compare {task}", quiet or as_json)
+    with cli_errors(debug, output, data=data), announced(f"compare {task}", quiet or as_json):
         from fedpick.compare import Choices, check_target, make_experiments, report_on, write_report
         from fedpick.experiment import missing, names, run_missing
         from fedpick.report import preload_page
