@@ -36,11 +36,13 @@ from fedpick.sim import (
     StepDecay,
     Synthetic,
     Trace,
+    batch_losses,
     datasets,
+    full_losses,
     simulate,
 )
 from fedpick.sim.availability import AlternatingHalves, DayAndNight, Failures
-from fedpick.sim.evaluation import batch_losses, evaluate_clients, full_losses
+from fedpick.sim.evaluation import evaluate_clients
 from fedpick.sim.local import _all_slots, _epochs, _slot_by_slot, distinct
 
 LABELS = np.arange(3000) % 10

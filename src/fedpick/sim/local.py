@@ -137,7 +137,8 @@ def train(
         change, memory = method.update(local.regularized(gradient, w, params), memory, w)
         return (optax.apply_updates(w, change), memory, jax.tree.map(jnp.add, total, of_samples)), None
 
-    samples = jnp.stack([start + index, federation.y[start + index]], axis=1)
+    row = federation.locate(start + index)
+    samples = jnp.stack([row, federation.y[row]], axis=1)
     inputs = (samples, None if one_size else parts, jax.random.split(noise_key, local.tau))
     none = jnp.zeros(local.b, jnp.float32)
     totals = (none, none) if squares else none

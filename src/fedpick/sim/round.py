@@ -12,11 +12,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from fedpick.protocol import Clients, Report, Selector, init_key, needs, pick, polled, round_keys, seat_key
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
-from fedpick.sim.evaluation import POLLS, Evaluation, evaluate_clients, evaluate_test_set
+from fedpick.sim.evaluation import Evaluation, evaluate_clients, evaluate_test_set
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local, Trained, train
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server
+from fedpick.sim.polls import POLLS
 from fedpick.updates import measure
 
 
@@ -25,7 +26,7 @@ class Setup:
     """Everything that decides a run, except its seed.
 
     A setup of many runs has an array with one entry per run for each number of the selector, of ``local`` or of
-    ``server`` that differs between them. All else is shared.
+    ``server`` that differs between them, and may have a federation for each. All else is shared.
     """
 
     federation: Federation
@@ -45,7 +46,8 @@ class Setup:
 
     def rows(self, runs: int | slice) -> "Setup":
         """The setup of one run or of some of the runs."""
-        return self.map_own(lambda leaf: leaf[runs] if jnp.ndim(leaf) else leaf)
+        own = self.map_own(lambda leaf: leaf[runs] if jnp.ndim(leaf) else leaf)
+        return dataclasses.replace(own, federation=self.federation.rows(runs))
 
     def axes(self) -> "Setup":
         """The axis of the runs in each leaf for ``jax.vmap``, None where it is shared.
@@ -54,7 +56,8 @@ class Setup:
         """
         own = self.map_own(lambda leaf: 0 if jnp.ndim(leaf) else None)
         shared: Setup = jax.tree.map(lambda leaf: None, self)
-        return dataclasses.replace(shared, selector=own.selector, local=own.local, server=own.server)
+        parts: Any = {"selector": own.selector, "local": own.local, "server": own.server}
+        return dataclasses.replace(shared, federation=self.federation.axes(), **parts)
 
 
 class RunState(NamedTuple):

@@ -3,14 +3,14 @@
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from fedpick.metrics import Payload
+from fedpick.metrics import Numbers, Payload
 from fedpick.protocol import Selector, init_key, payload
 from fedpick.results import Result
 from fedpick.sim import preflight
@@ -35,7 +35,7 @@ LOG = logging.getLogger("fedpick")
 
 
 def simulate(
-    federation: Federation | Data,
+    federation: Federation | Data | Sequence[Federation | Data],
     model: Model | ModelSpec,
     selector: Selector[Any],
     local: Local,
@@ -59,7 +59,8 @@ def simulate(
     run with every seed, and several arrays are taken together, entry by entry. Ctrl-C returns the rounds that are done.
 
     Args:
-        federation: The clients and their data, or a description of them such as ``Synthetic(1, 1)``.
+        federation: The clients and their data, or a description of them such as ``Synthetic(1, 1)``; or a list with one
+            for each seed.
         model: The model that they train, or a description of it such as ``Logistic()``.
         selector: The strategy, such as ``PowerOfChoice(m=3, d=6)``.
         local: Local training: steps, mini-batches, learning rate.
@@ -108,7 +109,9 @@ def simulate(
         if saved is not None:
             runner.state, tables = rows(saved, mine)
     preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
-    output = _Output(names, data, _model_bytes(built), payload(selector), cadence, file, watch)
+    output = _Output(
+        names, np.asarray(runs.setup.federation.share), _model_bytes(built), payload(selector), cadence, file, watch
+    )
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
@@ -172,7 +175,7 @@ class _Output(NamedTuple):
     """What is made of the tables: the result, the checkpoint, and what a watch sees."""
 
     runs: list[dict[str, Any]]
-    federation: Federation
+    share: Numbers
     model_bytes: int
     payload: Payload
     cadence: Cadence
@@ -183,7 +186,7 @@ class _Output(NamedTuple):
         """The result so far."""
         return Result(
             runs=[dict(run) for run in self.runs],
-            share=np.asarray(self.federation.share),
+            share=self.share,
             model_bytes=self.model_bytes,
             evaluated=np.minimum(np.arange(tables.evaluations.loss.shape[1]) * self.cadence.every, tables.rounds),
             metrics=tables.evaluations._asdict(),

@@ -34,6 +34,9 @@ FEW_SEATS = 10  # of all runs of a bundle, in which kernels do little
 STRETCH = 5  # steps without a loop around them; more take less time, and long to compile
 
 
+Form = tuple[jax.Device, int, int]  # what decides a program: device, number of runs, and the federation's part
+
+
 class Bundle(NamedTuple):
     """Some of the runs, and the device they are on."""
 
@@ -75,15 +78,15 @@ class Bundles:
     def state(self, progress: RunState) -> None:
         self.progress = [jax.device_put(rows(progress, bundle.runs), bundle.device) for bundle in self.bundles]
 
-    def _compile(self, compile_for: Callable[..., Any], *arguments: int | None) -> dict[tuple[jax.Device, int], Any]:
-        """A program for every device and size of bundle; the bundles are made smaller until all fit into memory.
+    def _compile(self, compile_for: Callable[..., Any], *arguments: int | None) -> dict[Form, Any]:
+        """A program for every form of bundle; the bundles are made smaller until all fit into memory.
 
         Not in the threads of ``_run``, which do not see the settings of a ``with jax....:`` around us.
         """
-        programs: dict[tuple[jax.Device, int], Any] = {}
+        programs: dict[Form, Any] = {}
         for bundle, own, progress in zip(self.bundles, self.own, self.progress, strict=True):
             number = len(bundle.runs)
-            if (bundle.device, number) not in programs:
+            if _form(bundle, own) not in programs:
                 program = compile_for(own, progress, *arguments)
                 fits = _runs_that_fit(program, bundle.device, number)
                 if fits < number:
@@ -91,12 +94,12 @@ class Bundles:
                     self._divide(at_most=fits)
                     self.state = state
                     return self._compile(compile_for, *arguments)
-                programs[bundle.device, number] = program
+                programs[_form(bundle, own)] = program
         return programs
 
     def _run(
         self,
-        programs: dict[tuple[jax.Device, int], Any],
+        programs: dict[Form, Any],
         *arguments: int | None,
         tick: Callable[[float], None] = lambda fraction: None,
     ) -> Any:
@@ -104,7 +107,7 @@ class Bundles:
         finished: list[int] = []
 
         def run(bundle: Bundle, own: Runs, progress: RunState) -> Any:
-            progress, output = programs[bundle.device, len(bundle.runs)](own, progress, *arguments)
+            progress, output = programs[_form(bundle, own)](own, progress, *arguments)
             output = jax.tree.map(np.asarray, output)
             finished.append(len(bundle.runs))
             tick(sum(finished) / self.number)
@@ -139,7 +142,8 @@ class Bundles:
         """Whether on a CPU an evaluation is more work than the rounds before it, and much."""
         federation, selector, local = self.runs.setup.federation, self.runs.setup.selector, self.runs.setup.local
         trained = every * (selector.m or federation.num_clients) * local.tau * local.b * 3  # a step is three passes
-        evaluated = federation.y.shape[0] + federation.test_y.shape[0]
+        tests = federation.test_y if federation.test_order is None else federation.test_order
+        evaluated = federation.num_samples + tests.shape[-1]
         parameters = sum(leaf[0].size for leaf in jax.tree.leaves(self.progress[0].params))
         return _on_cpu(self.bundles[0].device) and evaluated > trained and evaluated * parameters > MUCH
 
@@ -159,6 +163,10 @@ def _deal(number: int, devices: list[jax.Device], at_most: int) -> list[Bundle]:
         size = ON_CPU if _on_cpu(device) else at_most
         bundles += [Bundle(device, runs) for runs in divide(share, -(-len(share) // size))]
     return bundles
+
+
+def _form(bundle: Bundle, own: Runs) -> Form:
+    return bundle.device, len(bundle.runs), own.setup.federation.part
 
 
 def _on_cpu(device: jax.Device) -> bool:

@@ -60,12 +60,16 @@ def evaluation(federation: Federation, model: Model, params: Params, chosen: Any
 
     Of the setup it takes no more than it needs, so that it too is the same program for all selectors.
     """
-    one = functools.partial(evaluate, federation, model)
+
+    def one(federation: Federation, params: Params, chosen: Any) -> Evaluation:
+        return evaluate(federation, model, params, chosen)
+
     metrics: Evaluation
     if chosen.shape[0] > 1:
-        metrics = jax.vmap(one)(params, chosen)
+        metrics = jax.vmap(one, in_axes=(federation.axes(), 0, 0))(federation, params, chosen)
     else:
-        metrics = jax.tree.map(lambda leaf: leaf[None], one(*jax.tree.map(lambda leaf: leaf[0], (params, chosen))))
+        alone = one(federation.rows(0), *jax.tree.map(lambda leaf: leaf[0], (params, chosen)))
+        metrics = jax.tree.map(lambda leaf: leaf[None], alone)
     return metrics
 
 
