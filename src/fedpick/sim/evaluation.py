@@ -1,6 +1,6 @@
 """Evaluations: the loss and accuracy of every client, and on the test set, at a given model."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,13 @@ from jaxtyping import Array, Float, Int
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.parts import finite, means, samples_of, so_far
+from fedpick.sim.spread import spread_rows
 
 EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
 
 
 class Evaluation(NamedTuple):
-    """The metrics of a model; ``fedpick.sim.round.evaluate`` defines ``skew``."""
+    """The metrics of a model; ``evaluate`` defines ``skew``."""
 
     loss: Float[Array, ""]
     client_loss: Float[Array, " K"]
@@ -23,6 +24,28 @@ class Evaluation(NamedTuple):
     test_loss: Float[Array, ""]
     test_accuracy: Float[Array, ""]
     skew: Float[Array, ""]
+
+
+def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
+    """The metrics of a model.
+
+    ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
+    F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
+    objective can take (0, or -1 for minus-probability), because the true optimum is not known.
+
+    Args:
+        federation: The clients and their data.
+        model: The model.
+        params: Its parameters w'.
+        chosen: The sum of the weights of each client since the last evaluation.
+    """
+    client_loss, client_accuracy = evaluate_clients(federation, model, params)
+    test_loss, test_accuracy = evaluate_test_set(federation, model, params)
+    loss = jnp.sum(federation.share * client_loss)
+    gap = client_loss - model.lowest
+    chosen = chosen / chosen.sum()
+    skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
+    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
 
 
 def evaluate_clients(
@@ -38,17 +61,24 @@ def evaluate_clients(
 
     table = _outcome_table(federation, model, params) if _shares_samples(federation) else None
 
-    def block(part: tuple[Int[Array, " n"], Int[Array, " n"]]) -> tuple[Array, Array, Array]:
-        client, nth = part
-        sample, real = samples_of(federation, client, nth, size)
-        if table is None:
-            losses, right = _outcomes(model, params, federation.prepare(federation.x[sample]), federation.y[sample])
-        else:
-            losses, right = table[0][sample], table[1][sample]
-        loss, used = means(losses.reshape(real.shape), real)
-        return loss, means(right.reshape(real.shape), real)[0], used
+    def outcomes(shared: Any, owner: Int[Array, "blocks n"], nth: Int[Array, "blocks n"]) -> tuple[Array, Array, Array]:
+        federation, params, table = shared
 
-    by_part = lax.map(block, (owner.reshape(number, lanes), nth.reshape(number, lanes)))
+        def block(part: tuple[Int[Array, " n"], Int[Array, " n"]]) -> tuple[Array, Array, Array]:
+            sample, real = samples_of(federation, *part, size)
+            if table is None:
+                x, y = federation.prepare(federation.inputs(sample)), federation.y[sample]
+                losses, right = _outcomes(model, params, x, y)
+            else:
+                losses, right = table[0][sample], table[1][sample]
+            loss, used = means(losses.reshape(real.shape), real)
+            return loss, means(right.reshape(real.shape), real)[0], used
+
+        found: tuple[Array, Array, Array] = lax.map(block, (owner, nth))
+        return found
+
+    blocks = owner.reshape(number, lanes), nth.reshape(number, lanes)
+    by_part = spread_rows(outcomes, (federation, params, table), *blocks)
     loss, accuracy, used = jax.tree.map(lambda x: x.reshape(-1), by_part)
 
     def mean(x: Float[Array, " parts"]) -> Float[Array, " K"]:
@@ -71,18 +101,24 @@ def evaluate_test_set(
         return jnp.float32(jnp.nan), jnp.float32(jnp.nan)
     number, size = _even(samples, EVALUATION_BLOCK)
 
-    def block(first: Int[Array, ""]) -> tuple[Array, Array]:
-        start = jnp.minimum(first, samples - size)  # the last block overlaps; only its new samples count
-        new = start + jnp.arange(size, dtype=jnp.int32) >= first
-        if order is None:
-            x, y = (lax.dynamic_slice_in_dim(part, start, size) for part in (federation.test_x, federation.test_y))
-        else:
-            row = lax.dynamic_slice_in_dim(order, start, size)
-            x, y, new = federation.test_x[row], federation.test_y[row], new & (row >= 0)
-        losses, right = _outcomes(model, params, federation.prepare(x), y)
-        return jnp.where(new, losses, jnp.float32(0)).sum(), jnp.where(new, right, jnp.float32(0)).sum()
+    def sums(shared: Any, firsts: Int[Array, " blocks"]) -> tuple[Array, Array]:
+        federation, params = shared
 
-    loss, right = lax.map(block, size * jnp.arange(number, dtype=jnp.int32))
+        def block(first: Int[Array, ""]) -> tuple[Array, Array]:
+            start = jnp.minimum(first, samples - size)  # the last block overlaps; only its new samples count
+            new = start + jnp.arange(size, dtype=jnp.int32) >= first
+            if federation.test_order is None:
+                x, y = (lax.dynamic_slice_in_dim(part, start, size) for part in (federation.test_x, federation.test_y))
+            else:
+                row = lax.dynamic_slice_in_dim(federation.test_order, start, size)
+                x, y, new = federation.test_x[row], federation.test_y[row], new & (row >= 0)
+            losses, right = _outcomes(model, params, federation.prepare(x), y)
+            return jnp.where(new, losses, jnp.float32(0)).sum(), jnp.where(new, right, jnp.float32(0)).sum()
+
+        found: tuple[Array, Array] = lax.map(block, firsts)
+        return found
+
+    loss, right = spread_rows(sums, (federation, params), size * jnp.arange(number, dtype=jnp.int32))
     if order is None:
         return loss.sum() / samples, right.sum() / samples
     one = 1 / jnp.sum(order >= 0).astype(jnp.float32)  # as XLA divides by a constant
@@ -101,12 +137,18 @@ def _outcome_table(
     samples = federation.y.shape[0]
     number, size = _even(samples, EVALUATION_BLOCK)
 
-    def block(first: Int[Array, ""]) -> tuple[Array, Array]:
-        x, y = (lax.dynamic_slice_in_dim(part, first, size) for part in (federation.x, federation.y))
-        return _outcomes(model, params, federation.prepare(x), y)
+    def outcomes(shared: Any, firsts: Int[Array, " blocks"]) -> tuple[Array, Array]:
+        federation, params = shared
+
+        def block(first: Int[Array, ""]) -> tuple[Array, Array]:
+            row = first + jnp.arange(size, dtype=jnp.int32)
+            return _outcomes(model, params, federation.prepare(federation.inputs(row)), federation.y[row])
+
+        found: tuple[Array, Array] = lax.map(block, firsts)
+        return found
 
     firsts = jnp.minimum(size * jnp.arange(number, dtype=jnp.int32), samples - size)
-    losses, right = lax.map(block, firsts)
+    losses, right = spread_rows(outcomes, (federation, params), firsts)
 
     def by_row(values: Float[Array, "number size"]) -> Float[Array, " N"]:
         last = number * size - samples  # of the last block, which overlaps with the one before

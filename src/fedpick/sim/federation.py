@@ -12,9 +12,11 @@ from jaxtyping import Array, Float, Int, Real
 
 from fedpick.metrics import Numbers
 from fedpick.pytrees import pytree, static
+from fedpick.sim.host_samples import HostSamples, has_room
 from fedpick.sim.summary import Summary
 from fedpick.validation import natural
 
+CHECKED = 100_000  # rows at a time: a table of all would be a quarter of the data more
 OWN = ("order", "start", "count", "size", "test_order")  # what a federation for each run has for each
 
 
@@ -50,6 +52,7 @@ class Federation:
         order: The rows of x and y in the order by client, which ``start`` counts in; None where they are sorted.
         test_order: The rows of the test set that belong to a run, -1 beyond the last; None where all do.
         part: Samples of a client that are summed at a time in evaluations; by default by how many a client holds.
+        host: The inputs, where they stay in the host's memory; x is then empty.
         classes: Number of classes; static.
         largest: The largest count; static.
         prepare: Turns stored inputs into what a model sees, when they are gathered: images stay bytes in memory.
@@ -74,6 +77,7 @@ class Federation:
     order: Int[Array, "*R places"] | None = None
     test_order: Int[Array, "*R test_places"] | None = None
     part: int = static(default=0)
+    host: HostSamples | None = static(default=None)
 
     @property
     def num_clients(self) -> int:
@@ -104,6 +108,10 @@ class Federation:
     def locate(self, place: Int[Array, "..."]) -> Int[Array, "..."]:
         """The rows of x and y at these places in the order by client."""
         return place if self.order is None else self.order[place]
+
+    def inputs(self, row: Int[Array, "..."]) -> Real[Array, "..."]:
+        """The inputs of these rows, as they are stored."""
+        return self.x[row] if self.host is None else self.host.fetch(row)
 
     def axes(self) -> "Federation":
         """The axis of the runs in each leaf for ``jax.vmap``, None where it is shared."""
@@ -141,6 +149,7 @@ class Federation:
         size: Any = None,
         prepare: Callable[[Array], Array] = as_float,
         name: str = "own data",
+        on_host: bool | None = None,
     ) -> "Federation":
         """A federation from one row per sample.
 
@@ -155,6 +164,8 @@ class Federation:
             size: What p_k is in proportion to; by default the number of samples.
             prepare: As for ``Federation``.
             name: For reports.
+            on_host: Whether the inputs stay in the host's memory, or in the file that x is mapped from
+                (``numpy.memmap``), and are fetched for each round; by default where the device has no room for them.
         """
         x, y, client = np.asarray(x), np.asarray(y), np.asarray(client)
         for row in client if client.ndim == 2 else [client]:
@@ -173,21 +184,21 @@ class Federation:
         _below("test y", test_y, total, "classes")
         count = np.stack([np.bincount(row, minlength=K) for row in client.reshape(-1, len(x))])
         if not count.all():
-            empty = np.flatnonzero((count == 0).any(axis=0))
-            raise ValueError(
-                f"Federation: every client must hold at least 1 sample, got none for clients {_few(empty)}"
-            )
+            which = _few(np.flatnonzero((count == 0).any(axis=0)))
+            raise ValueError(f"Federation: every client must hold at least 1 sample, got none for clients {which}")
         size = count.reshape(*client.shape[:-1], K) if size is None else np.asarray(size)
         if size.shape[-1:] != (K,) or size.dtype.kind not in "iuf" or not ((size >= 1e-30) & (size <= 1e30)).all():
             raise ValueError(f"Federation: size must be K={K} numbers between 1e-30 and 1e30, got {size!r}")
         count, order = count.reshape(*client.shape[:-1], K), None
+        on_host = not has_room(x) if on_host is None else on_host
         if client.ndim == 2:
             order = jnp.asarray(np.stack([_by_client(row, K) for row in client]), jnp.int32)
         elif not (client[:-1] <= client[1:]).all():  # data that come sorted are not copied: they may be gigabytes
             by_client = _by_client(client, K)
-            x, y = x[by_client], y[by_client]
+            order = jnp.asarray(by_client, jnp.int32) if on_host else None
+            x, y = (x, y) if on_host else (x[by_client], y[by_client])
         return cls(
-            x=jax.device_put(x),  # jnp.asarray would hold a second copy on the way
+            x=jax.device_put(x[:0] if on_host else x),  # jnp.asarray would hold a second copy on the way
             y=jnp.asarray(y, jnp.int32),
             start=jnp.asarray(np.cumsum(count, axis=-1) - count, jnp.int32),
             count=jnp.asarray(count, jnp.int32),
@@ -199,6 +210,7 @@ class Federation:
             prepare=prepare,
             name=name,
             order=order,
+            host=HostSamples(x) if on_host else None,
         )
 
     @classmethod
@@ -256,10 +268,13 @@ def _narrow(name: str, x: Numbers) -> Numbers:
     if x.dtype == np.uint8:
         return x
     with np.errstate(over="ignore"):
-        x = x.astype(np.float32)
-    if not np.isfinite(x).all():
-        row = int(np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))[0])
-        raise ValueError(f"Federation: {name} must be finite in float32, got NaN or infinity in row {row}")
+        x = x.astype(np.float32, copy=False)
+    for first in range(0, len(x), CHECKED):
+        rows = x[first : first + CHECKED]
+        finite = np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
+        if not finite.all():
+            row = first + int(np.flatnonzero(~finite)[0])
+            raise ValueError(f"Federation: {name} must be finite in float32, got NaN or infinity in row {row}")
     return x
 
 

@@ -53,7 +53,7 @@ def full_losses(
         nth = first + lane - (ends[client] - parts[client])  # of the client's parts
         sample, real = samples_of(federation, client, nth, size)
         real &= (first + lane < ends[-1])[:, None]
-        x, y = federation.prepare(federation.x[sample]), federation.y[sample]
+        x, y = federation.prepare(federation.inputs(sample)), federation.y[sample]
         mean, number = means(barrier(model.losses(params, x, y, None)).reshape(real.shape), real)
         shift = shift.at[jnp.where((nth == 0) & (number > 0), client, K)].set(finite(mean), mode="drop")
         off = number.astype(jnp.float32) * (mean - shift[client])
@@ -85,7 +85,7 @@ def batch_losses(
     def one(client: Int[Array, ""]) -> Float[Array, ""]:
         index, used = distinct(client_key(key, client), federation.count[client], (1, b))
         sample = federation.locate(federation.start[client] + index[0])
-        losses = model.losses(params, federation.prepare(federation.x[sample]), federation.y[sample], None)
+        losses = model.losses(params, federation.prepare(federation.inputs(sample)), federation.y[sample], None)
         return means(losses[None], used)[0][0]
 
     return _ask_each(asked, one)

@@ -67,7 +67,8 @@ def check_kinds(
     for leaf in jax.tree.leaves(params):
         if getattr(leaf, "dtype", None) != jnp.float32:
             raise ValueError(f"simulate: model must have float32 parameters, got {leaf}")
-    x, y = federation.prepare(federation.x[:2]), federation.y[:2]
+    two = jnp.arange(min(2, federation.y.shape[0]))
+    x, y = federation.prepare(federation.inputs(two)), federation.y[two]
     for name, output in (("losses", lambda p: model.losses(p, x, y, None)), ("predict", lambda p: model.predict(p, x))):
         try:
             shape = jax.eval_shape(output, params).shape

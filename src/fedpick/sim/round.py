@@ -1,23 +1,26 @@
 """One round of federated averaging with any selector, and many rounds as one program."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick.protocol import Clients, Report, Selector, init_key, needs, pick, polled, round_keys, seat_key
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
-from fedpick.sim.evaluation import Evaluation, evaluate_clients, evaluate_test_set
+from fedpick.sim.evaluation import Evaluation, evaluate
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local, Trained, train
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server
 from fedpick.sim.polls import POLLS
+from fedpick.sim.spread import spread_candidates, spread_rows
 from fedpick.updates import measure
 
 
@@ -38,6 +41,7 @@ class Setup:
     failures: Failures = Failures()
     devices: Devices = Devices()
     unroll: int = static(default=1)
+    mesh: Mesh | None = static(default=None)
 
     def map_own(self, function: Callable[[Any], Any]) -> "Setup":
         """Apply a function to every number that may differ between runs."""
@@ -127,7 +131,12 @@ def one_round(
     def poll(key: PRNGKeyArray, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
         assert kind is not None
         key, now = keys.train if trains else key, jnp.asarray(t, jnp.int32)
-        answers = kind.answers(federation, setup.model, local, params=progress.params, asked=asked, key=key, t=now)
+
+        def answer(shared: Any, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
+            federation, local, params, key, t = shared
+            return kind.answers(federation, setup.model, local, params=params, asked=asked, key=key, t=t)
+
+        answers = spread_candidates(answer, (federation, local, progress.params, key, now), asked)
         if not trains:
             return answers
         duration = setup.devices.poll_seconds(kind.samples(count, local), model_bytes, trains)
@@ -141,13 +150,17 @@ def one_round(
     seats = jnp.arange(seated.shape[0], dtype=jnp.int32)
     seats = jnp.zeros_like(seats) if trains else seats  # as in the poll, when there were no seats yet
 
-    def one_seat(seat: Int[Array, ""], client: Int[Array, ""]) -> Trained:
-        key = seat_key(keys.train, seat, client)
-        now, squares = jnp.asarray(t, jnp.int32), "square_loss" in needs(selector)
-        options: dict[str, Any] = {"params": progress.params, "t": now, "unroll": setup.unroll, "squares": squares}
-        return train(federation, setup.model, local, client=client, key=key, **options)
+    def one_seat(shared: Any, seat: Int[Array, ""], client: Int[Array, ""]) -> Trained:
+        federation, local, params, key, t = shared
+        options: dict[str, Any] = {"unroll": setup.unroll, "squares": "square_loss" in needs(selector)}
+        key = seat_key(key, seat, client)
+        return train(federation, setup.model, local, params=params, client=client, key=key, t=t, **options)
 
-    trained = jax.vmap(one_seat)(seats, seated) if inspect is None else inspect(one_seat, selection)
+    shared = federation, local, progress.params, keys.train, jnp.asarray(t, jnp.int32)
+    if inspect is None:
+        trained = spread_rows(jax.vmap(one_seat, in_axes=(None, 0, 0)), shared, seats, seated)
+    else:
+        trained = inspect(functools.partial(one_seat, shared), selection)
 
     samples = local.samples(count)
     seconds = setup.devices.train_seconds(samples, model_bytes)
@@ -225,28 +238,6 @@ def _report(
     found |= {"square_loss": trained.square_loss, "duration": duration}
     found = {name: known(values) for name, values in found.items() if name in wanted}
     return Report(known(trained.loss), **found, **{name: of_round[name] for name in of_round if name in wanted})
-
-
-def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
-    """The metrics of a model.
-
-    ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
-    F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
-    objective can take (0, or -1 for minus-probability), because the true optimum is not known.
-
-    Args:
-        federation: The clients and their data.
-        model: The model.
-        params: Its parameters w'.
-        chosen: The sum of the weights of each client since the last evaluation.
-    """
-    client_loss, client_accuracy = evaluate_clients(federation, model, params)
-    test_loss, test_accuracy = evaluate_test_set(federation, model, params)
-    loss = jnp.sum(federation.share * client_loss)
-    gap = client_loss - model.lowest
-    chosen = chosen / chosen.sum()
-    skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
-    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
 
 
 def play(

@@ -50,9 +50,10 @@ def stack(federations: Sequence[Federation]) -> Federation:
         if not isinstance(one, Federation):
             raise ValueError(f"simulate: federation must be a Federation for each seed, got {one!r}")
         if one.num_runs is not None:
-            raise ValueError(
-                f"simulate: federation must be one for each seed, got one of {one.num_runs} runs in a list"
-            )
+            raise ValueError(f"simulate: federation must be a list of single ones, got one of {one.num_runs} runs")
+        if one.host is not None or one.order is not None:
+            rule = "sorted by client and not on the host where each seed has its own"
+            raise ValueError(f"simulate: federation must be {rule}, got {one.name}")
     first = federations[0]
     _same("number of clients", [one.num_clients for one in federations])
     _same("shape of inputs", [one.x.shape[1:] for one in federations])
