@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
@@ -177,8 +178,15 @@ def _devices() -> list[jax.Device]:
 
 def _put(tree: Tree, place: Place) -> Tree:
     """A pytree of arrays at a place; on devices of other hosts, too, which have the same arrays."""
-    several = not isinstance(place, jax.Device) and not place.is_fully_addressable
-    put: Tree = jax.device_put(jax.tree.map(np.asarray, tree) if several else tree, place)
+    if isinstance(place, jax.Device) or place.is_fully_addressable:
+        put: Tree = jax.device_put(tree, place)
+        return put
+
+    def everywhere(leaf: Any) -> Any:
+        array = np.asarray(jnp.asarray(leaf))
+        return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
+
+    put = jax.tree.map(everywhere, tree)
     return put
 
 
