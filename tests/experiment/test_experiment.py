@@ -243,7 +243,7 @@ def test_a_sweep_compiles_no_more_than_one_point(tmp_path):
     def compiled(K, d):  # by a K that no other test has
         with compilations() as programs:
             run(from_plain(plain(f"data.K={K}", f"selector.d={d}", "seeds=1")), tmp_path / str(K))
-        return programs.count("chunk")
+        return programs.count("choices")
 
     assert compiled(23, "3") == compiled(24, "[3, 4, 5]") == 1
 

@@ -131,7 +131,7 @@ def test_more_runs_on_a_cpu_are_the_same_program(federation):
     play(federation)
     with compilations() as programs:
         play(federation, seeds=7)
-    assert programs.count("chunk") == 0
+    assert programs.count("choices") == 0
 
 
 def start(arguments, **environment):
@@ -214,13 +214,13 @@ def test_more_hosts_than_runs_is_one_sentence(monkeypatch, federation, number):
 
 def test_compiled_programs_are_kept_on_disk_and_found_by_the_next_invocation(kept_programs, one_device):
     folder, first = Path(kept_programs["FEDPICK_CACHE"]) / "programs", one_device
-    kept = {file.name: file.stat().st_mtime_ns for file in folder.glob("jit_chunk*-cache")}
+    kept = {file.name: file.stat().st_mtime_ns for file in folder.glob("jit_choices*-cache")}
     assert len(kept) == 1
     second = answer(start(["alone"], **kept_programs))
     assert first["found_on_disk"] == 0
     assert second["found_on_disk"] >= 2
     assert first["params"] == second["params"]
-    assert {file.name: file.stat().st_mtime_ns for file in folder.glob("jit_chunk*-cache")} == kept
+    assert {file.name: file.stat().st_mtime_ns for file in folder.glob("jit_choices*-cache")} == kept
 
 
 def test_a_home_that_cannot_be_written_to_costs_only_time(monkeypatch, tmp_path):

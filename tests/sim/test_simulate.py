@@ -285,7 +285,7 @@ def test_another_draw_of_the_data_is_the_same_program():
         )
         with compilations() as programs:
             simulate(federation, Logistic(), PowerOfChoice(1, 2), local, rounds=3)
-        found.append(programs.count("chunk"))
+        found.append(programs.count("choices"))
     assert found == [1, 0]
 
 

@@ -15,7 +15,7 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local
 from fedpick.sim.models import Model
 from fedpick.sim.optimizers import Server
-from fedpick.sim.round import Record
+from fedpick.sim.records import Record
 from fedpick.sim.stacking import federations_of
 from fedpick.validation import require
 

@@ -1,4 +1,4 @@
-"""One round of federated averaging with any selector, and many rounds as one program."""
+"""One round of federated averaging with any selector: what the strategy decides, what the seats do, what it learns."""
 
 import dataclasses
 import functools
@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -20,6 +19,7 @@ from fedpick.sim.local import Local, Trained, train
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server
 from fedpick.sim.polls import POLLS
+from fedpick.sim.records import UPDATES, Choice, Outcome, Record, Request
 from fedpick.sim.spread import spread_candidates, spread_rows
 from fedpick.updates import measure
 
@@ -81,21 +81,6 @@ class RunState(NamedTuple):
         return evaluate(setup.federation, setup.model, self.params, self.chosen)
 
 
-class Record(NamedTuple):
-    """What happened in a round. Counts are exact; bytes follow from them and the size of the model."""
-
-    clients: Int[Array, " m"]
-    weights: Float[Array, " m"]
-    train_loss: Float[Array, ""]
-    available: Int[Array, ""]
-    polled: Int[Array, ""]
-    trained: Int[Array, ""]
-    returned: Int[Array, ""]
-    poll_samples: Int[Array, ""]
-    train_samples: Int[Array, ""]
-    seconds: Float[Array, ""]
-
-
 def first_model(model: Model, seed: Any) -> Params:
     """The initial model of a run."""
     return model.init(init_key(seed))
@@ -119,44 +104,70 @@ def one_round(
         t: The round, from 0.
         inspect: Trains the seats instead of ``jax.vmap``, one by one in plain Python; for debugging.
     """
+    choice = choose(setup, seed, progress.selector, progress.params, t)
+    outcome, record = work(setup, progress, t, choice, Request.of(setup.selector), inspect)
+    memory = learn(setup.selector, progress.selector, choice, outcome)
+    return RunState(outcome.params, memory, outcome.server, outcome.chosen), record
+
+
+def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choice:
+    """World, propose, poll, select: the strategy's own part of a round."""
     federation, selector, local = setup.federation, setup.selector, setup.local
     K, count = federation.num_clients, federation.count
     keys = round_keys(seed, t)
     here, fails = jax.random.split(keys.world)
-    model_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(progress.params))
+    model_bytes = _bytes(params)
     clients = Clients(federation.size, setup.availability(here, t, K), **_facts(setup, seed, t, model_bytes))
     kind = POLLS.get(selector.poll)
-    trains = kind is not None and kind.trains  # the candidates train, and the seats only send what they have
 
     def poll(key: PRNGKeyArray, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
         assert kind is not None
-        key, now = keys.train if trains else key, jnp.asarray(t, jnp.int32)
+        key, now = keys.train if kind.trains else key, jnp.asarray(t, jnp.int32)
 
         def answer(shared: Any, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
             federation, local, params, key, t = shared
             return kind.answers(federation, setup.model, local, params=params, asked=asked, key=key, t=t)
 
-        answers = spread_candidates(answer, (federation, local, progress.params, key, now), asked)
-        if not trains:
+        answers = spread_candidates(answer, (federation, local, params, key, now), asked)
+        if not kind.trains:
             return answers
-        duration = setup.devices.poll_seconds(kind.samples(count, local), model_bytes, trains)
+        duration = setup.devices.poll_seconds(kind.samples(count, local), model_bytes, kind.trains)
         return jnp.where(duration <= jnp.asarray(setup.devices.deadline, jnp.float32), answers, jnp.nan)
 
-    candidates, answers, selection = pick(selector, keys, progress.selector, clients, poll)
+    candidates, answers, selection = pick(selector, keys, state, clients, poll)
     asked = (candidates if kind is None else polled(selector, candidates)) & (kind is not None)
     evaluated = kind.samples(count, local) if kind is not None else count
+    data = jax.random.key_data
+    return Choice(clients, asked, evaluated, answers, selection, fails=data(fails), train=data(keys.train))
 
+
+def work(
+    setup: Setup,
+    progress: RunState,
+    t: Any,
+    choice: Choice,
+    request: Request,
+    inspect: Callable[..., Any] | None = None,
+) -> tuple[Outcome, Record]:
+    """Train, average: the part of a round that strategies share.
+
+    Of the setup's selector it uses no more than how it measures updates, and nothing of its state.
+    """
+    federation, local, selection, asked = setup.federation, setup.local, choice.selection, choice.asked
+    K, count, trains = federation.num_clients, federation.count, request.trained
+    fails, key = (jax.random.wrap_key_data(data, impl="threefry2x32") for data in (choice.fails, choice.train))
+    model_bytes = _bytes(progress.params)
     filled, seated = selection.weights > 0, jnp.maximum(selection.clients, 0)
     seats = jnp.arange(seated.shape[0], dtype=jnp.int32)
     seats = jnp.zeros_like(seats) if trains else seats  # as in the poll, when there were no seats yet
 
     def one_seat(shared: Any, seat: Int[Array, ""], client: Int[Array, ""]) -> Trained:
         federation, local, params, key, t = shared
-        options: dict[str, Any] = {"unroll": setup.unroll, "squares": "square_loss" in needs(selector)}
+        options: dict[str, Any] = {"unroll": setup.unroll, "squares": "square_loss" in request.measured}
         key = seat_key(key, seat, client)
         return train(federation, setup.model, local, params=params, client=client, key=key, t=t, **options)
 
-    shared = federation, local, progress.params, keys.train, jnp.asarray(t, jnp.int32)
+    shared = federation, local, progress.params, key, jnp.asarray(t, jnp.int32)
     if inspect is None:
         trained = spread_rows(jax.vmap(one_seat, in_axes=(None, 0, 0)), shared, seats, seated)
     else:
@@ -172,35 +183,54 @@ def one_round(
     change = jax.tree.map(lambda new, old: _weighted_sum(weights, new - old[None]), trained.params, before)
     params, server = setup.server.update(progress.params, change, progress.server, back.any())
     line = jnp.where(back, seated, K)
-    poll_time = jnp.where(asked, setup.devices.poll_seconds(evaluated, model_bytes, trains), jnp.float32(0)).max()
+    poll_time = jnp.where(
+        asked, setup.devices.poll_seconds(choice.evaluated, model_bytes, trains), jnp.float32(0)
+    ).max()
     poll_time = jnp.minimum(poll_time, deadline) if trains else poll_time
-    of_round = {
-        "polled": answers,
-        "poll_duration": poll_time,
-        "size": jnp.where(clients.available, clients.size, jnp.float32(0)),
-    }
-    report = _report(selector, trained, before, back, duration, of_round)
     train_time = jnp.where(filled, jnp.minimum(duration, deadline), jnp.float32(0)).max()
-    after = RunState(
-        params=params,
-        selector=selector.observe(progress.selector, selection, report),
-        server=server,
+    seen: dict[str, Any] = {"loss": trained.loss, "duration": duration}
+    if trained.square_loss is not None:
+        seen["square_loss"] = trained.square_loss
+    if request.measured & UPDATES:
+        changes = jax.tree.map(lambda new, old: new - old[None], trained.params, before)
+        seen |= jax.vmap(lambda change: measure(setup.selector, jax.tree.leaves(change)))(changes)
+    outcome = Outcome(
+        params,
+        server,
         chosen=progress.chosen.at[line].add(weights, mode="drop"),
+        seats={name: jnp.where(back.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.nan) for name, x in seen.items()},
+        poll_duration=poll_time,
     )
-    return after, Record(
+    return outcome, Record(
         clients=jnp.where(back, selection.clients, -1),
         weights=weights,
         train_loss=jnp.where(back.any(), _weighted_sum(weights, trained.loss) / weights.sum(), jnp.nan),
-        available=jnp.sum(clients.available, dtype=jnp.int32),
+        available=jnp.sum(choice.clients.available, dtype=jnp.int32),
         polled=jnp.sum(asked, dtype=jnp.int32),
         trained=jnp.sum(filled, dtype=jnp.int32),
         returned=jnp.sum(back, dtype=jnp.int32),
-        poll_samples=jnp.int32(0) if trains else jnp.sum(jnp.where(asked, evaluated, 0), dtype=jnp.int32),
+        poll_samples=jnp.int32(0) if trains else jnp.sum(jnp.where(asked, choice.evaluated, 0), dtype=jnp.int32),
         train_samples=jnp.sum(
-            jnp.where(asked, evaluated, 0) if trains else jnp.where(filled, samples[seated], 0), dtype=jnp.int32
+            jnp.where(asked, choice.evaluated, 0) if trains else jnp.where(filled, samples[seated], 0), dtype=jnp.int32
         ),
         seconds=poll_time + train_time,
     )
+
+
+def learn(selector: Selector[Any], state: Any, choice: Choice, outcome: Outcome) -> Any:
+    """Observe: the strategy's state after a round, of which it sees the losses of the seats and what it needs."""
+    clients = choice.clients
+    of_round = {
+        "polled": choice.answers,
+        "poll_duration": outcome.poll_duration,
+        "size": jnp.where(clients.available, clients.size, jnp.float32(0)),
+    }
+    known = {name: part for name, part in {**outcome.seats, **of_round}.items() if name in needs(selector)}
+    return selector.observe(state, choice.selection, Report(outcome.seats["loss"], **known))
+
+
+def _bytes(params: Params) -> int:
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(params))
 
 
 def _facts(setup: Setup, seed: Any, t: Any, model_bytes: int) -> dict[str, Array]:
@@ -214,66 +244,6 @@ def _facts(setup: Setup, seed: Any, t: Any, model_bytes: int) -> dict[str, Array
         later, _ = jax.random.split(round_keys(seed, t + 1).world)
         facts["leaving"] = ~setup.availability(later, t + 1, K)
     return facts
-
-
-def _report(
-    selector: Selector[Any],
-    trained: Trained,
-    before: Params,
-    back: Bool[Array, " m"],
-    duration: Float[Array, " m"],
-    of_round: dict[str, Array],
-) -> Report:
-    """What the seats that came back report, and of the rest what the strategy needs."""
-
-    def known(values: Array) -> Array:
-        return jnp.where(back.reshape(-1, *[1] * (values.ndim - 1)), values, jnp.nan)
-
-    wanted = needs(selector)
-    found: dict[str, Any] = {}
-    if wanted & {"norm", "sketch", "head"}:
-        found = jax.vmap(lambda new: measure(selector, jax.tree.leaves(jax.tree.map(jnp.subtract, new, before))))(
-            trained.params
-        )
-    found |= {"square_loss": trained.square_loss, "duration": duration}
-    found = {name: known(values) for name, values in found.items() if name in wanted}
-    return Report(known(trained.loss), **found, **{name: of_round[name] for name in of_round if name in wanted})
-
-
-def play(
-    setup: Setup, seed: Any, progress: RunState, start: Any, stop: Any, every: int, blocks: int
-) -> tuple[RunState, tuple[Record, Evaluation]]:
-    """``blocks`` times ``every`` rounds from ``start``, an evaluation after each; nothing happens from ``stop`` on."""
-
-    def block(progress: RunState, first: Any) -> tuple[RunState, tuple[Record, Evaluation]]:
-        progress, records = train_only(setup, seed, progress, first, stop, every)
-        progress, found = _before(stop, first, lambda progress: (progress, progress.evaluate(setup)), progress)
-        return progress, (records, found)
-
-    firsts = start + every * jnp.arange(blocks, dtype=jnp.int32)
-    return lax.scan(block, progress, firsts)
-
-
-def train_only(
-    setup: Setup, seed: Any, progress: RunState, first: Any, stop: Any, every: int
-) -> tuple[RunState, Record]:
-    """The rounds from one evaluation to the next.
-
-    Without a ``stop`` there is nothing to decide in each round, which a GPU would have to ask the host.
-    """
-
-    def step(progress: RunState, t: Any) -> tuple[RunState, Record]:
-        return _before(stop, t, lambda progress: one_round(setup, seed, progress, t), progress)
-
-    return lax.scan(step, progress.reset_chosen(), first + jnp.arange(every, dtype=jnp.int32))
-
-
-def _before(stop: Any, t: Any, act: Callable[[Any], tuple[Any, Any]], progress: Any) -> tuple[Any, Any]:
-    if stop is None:
-        return act(progress)
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(act, progress)[1])
-    done: tuple[Any, Any] = lax.cond(t >= stop, lambda progress: (progress, nothing), act, progress)
-    return done
 
 
 def _rescaled(weights: Float[Array, " m"], back: Bool[Array, " m"]) -> Float[Array, " m"]:

@@ -28,7 +28,8 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local
 from fedpick.sim.models import Model, ModelSpec
 from fedpick.sim.optimizers import Server
-from fedpick.sim.round import Record, Setup
+from fedpick.sim.records import Record
+from fedpick.sim.round import Setup
 
 CHUNK = 100  # rounds, about
 LOG = logging.getLogger("fedpick")

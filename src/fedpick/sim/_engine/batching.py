@@ -28,6 +28,7 @@ from fedpick.sim._engine.compilation import (
     start,
 )
 from fedpick.sim._engine.multihost import divide
+from fedpick.sim._engine.phases import FEW, PhasePrograms
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.round import RunState
@@ -77,7 +78,11 @@ class Bundles:
         return first
 
     def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
-        form = SplitPrograms if self._evaluates_mostly(cadence.every) else compile_chunk
+        form: Callable[..., Any] = compile_chunk
+        if self._evaluates_mostly(cadence.every):
+            form = SplitPrograms
+        elif cadence.rounds <= FEW and self.mesh is None and _on_cpu(self.bundles[0].place):
+            form = PhasePrograms
         programs = self._compile(functools.partial(form, cadence), first, cadence.stop)
         new: Chunk = self._run(programs, first, cadence.stop, tick=tick)
         return new

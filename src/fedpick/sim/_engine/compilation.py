@@ -14,11 +14,13 @@ import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import Mesh
 
+from fedpick.sim._engine.loops import play, train_only
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
 from fedpick.sim.evaluation import Evaluation, evaluate
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
-from fedpick.sim.round import Record, RunState, Setup, begin, first_model, play, train_only
+from fedpick.sim.records import Record
+from fedpick.sim.round import RunState, Setup, begin, first_model
 from fedpick.sim.spread import over
 
 MAPS = 30_000  # of memory, from which on programs are released
@@ -36,7 +38,7 @@ def first_models(model: Model, seeds: Any) -> Params:
 
 def start(runs: Runs, params: Params) -> RunState:
     """Every run before its first round."""
-    return _each_run(lambda setup, seed, params: begin(setup, params), runs, params)
+    return each_run(lambda setup, seed, params: begin(setup, params), runs, params)
 
 
 def chunk(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int, blocks: int) -> tuple[RunState, Chunk]:
@@ -45,7 +47,7 @@ def chunk(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int, 
     def one(setup: Setup, seed: Any, progress: RunState) -> tuple[RunState, Chunk]:
         return play(setup, seed, progress, first, stop, every, blocks)
 
-    return _each_run(one, runs, progress)
+    return each_run(one, runs, progress)
 
 
 def rounds(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int) -> tuple[RunState, Record]:
@@ -54,7 +56,7 @@ def rounds(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int)
     def one(setup: Setup, seed: Any, progress: RunState) -> tuple[RunState, Record]:
         return train_only(setup, seed, progress, first, stop, every)
 
-    return _each_run(one, runs, progress)
+    return each_run(one, runs, progress)
 
 
 def evaluation(
@@ -78,7 +80,7 @@ def evaluation(
     return metrics
 
 
-def _each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) -> Tree:
+def each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) -> Tree:
     """``one(setup, seed, state)`` under vmap; a single run goes without, because a batch of one is slower than none."""
     setup, seeds = runs
     with over(setup.mesh):
@@ -97,7 +99,8 @@ def jit_program(program: Callable[..., Any]) -> Any:
     with the small batches of training, but give wrong numbers (seen in JAX 0.10) where two threads run a program with
     large ones, as a chunk with its evaluations is.
     """
-    static = [name for name in ("model", "mesh", "every", "blocks") if name in inspect.signature(program).parameters]
+    names = ("model", "mesh", "every", "blocks", "request")
+    static = [name for name in names if name in inspect.signature(program).parameters]
     return jax.jit(program, static_argnames=static)
 
 
@@ -144,10 +147,10 @@ class SplitPrograms:
                 evaluations.append(beside.submit(lambda state: wait(self.evaluation(runs, state)[1]), progress))
                 if len(evaluations) > 1:
                     evaluations[-2].result()  # no more than one model waits
-        return progress, (_blocks(records), _blocks([each.result() for each in evaluations]))
+        return progress, (stack_blocks(records), stack_blocks([each.result() for each in evaluations]))
 
 
-def _blocks(trees: list[Any]) -> Any:
+def stack_blocks(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *trees)
 
 
@@ -177,6 +180,8 @@ def keep_programs() -> None:
     except OSError:  # a home that cannot be written to: compile each time
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))  # type: ignore[no-untyped-call]
+    # A program of a tenth of a second is worth a file: there are a dozen of them in a comparison.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)  # type: ignore[no-untyped-call]
     compilation_cache.reset_cache()  # JAX decides once whether there is a cache, at the first compilation
 
 

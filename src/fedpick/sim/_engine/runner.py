@@ -11,7 +11,8 @@ import numpy as np
 
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.preflight import is_number
-from fedpick.sim.round import Record, RunState, Setup
+from fedpick.sim.records import Record
+from fedpick.sim.round import RunState, Setup
 
 Tree = TypeVar("Tree")
 Chunk = tuple[Record, Evaluation]  # records [R, blocks, every, ...] and evaluations [R, blocks, ...]

@@ -1,0 +1,67 @@
+"""What a round passes on: the decision, what the seats made of it, and the row of the table that it becomes."""
+
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Bool, Float, Int, UInt
+
+from fedpick.protocol import Clients, Selection, Selector, needs
+from fedpick.sim.models import Params
+from fedpick.sim.polls import POLLS
+
+UPDATES = frozenset({"norm", "sketch", "head"})  # of ``Report``: what each strategy measures its own way
+
+
+class Record(NamedTuple):
+    """What happened in a round. Counts are exact; bytes follow from them and the size of the model."""
+
+    clients: Int[Array, " m"]
+    weights: Float[Array, " m"]
+    train_loss: Float[Array, ""]
+    available: Int[Array, ""]
+    polled: Int[Array, ""]
+    trained: Int[Array, ""]
+    returned: Int[Array, ""]
+    poll_samples: Int[Array, ""]
+    train_samples: Int[Array, ""]
+    seconds: Float[Array, ""]
+
+
+class Choice(NamedTuple):
+    """The decision of a round: the facts, who was asked (and about how many samples), the answers, who has the seats.
+
+    With it go the data of the keys of what happens next: who fails, and the training.
+    """
+
+    clients: Clients
+    asked: Bool[Array, " K"]
+    evaluated: Int[Array, " K"]
+    answers: Float[Array, " K"]
+    selection: Selection
+    fails: UInt[Array, " 2"]
+    train: UInt[Array, " 2"]
+
+
+class Outcome(NamedTuple):
+    """What the seats made of a decision: the new model, and what is known of each seat, NaN where it did not return."""
+
+    params: Params
+    server: Any
+    chosen: Float[Array, " K"]
+    seats: dict[str, Array]
+    poll_duration: Float[Array, ""]
+
+
+class Request(NamedTuple):
+    """What a strategy asks of the training of its seats beside the losses, which is mostly nothing.
+
+    Where the candidates have ``trained`` for the poll, the seats only send what they have.
+    """
+
+    trained: bool
+    measured: frozenset[str]
+
+    @classmethod
+    def of(cls, selector: Selector[Any]) -> "Request":
+        """The request of a strategy."""
+        kind = POLLS.get(selector.poll)
+        return cls(kind is not None and kind.trains, needs(selector) & (UPDATES | {"square_loss"}))
