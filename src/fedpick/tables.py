@@ -147,6 +147,8 @@ ROLES: dict[str, Mapping[str, Row | Strategy]] = {
     "ModelSpec": {
         "logistic": Row("fedpick.sim:Logistic"),
         "mlp": Row("fedpick.sim:MLP"),
+        "cnn": Row("fedpick.sim:CNN"),
+        "resnet": Row("fedpick.sim:ResNet"),
         "quadratic": Row("fedpick.sim:QuadraticModel"),
     },
     "Availability": {

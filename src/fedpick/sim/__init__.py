@@ -12,6 +12,7 @@ from fedpick.sim.availability import (
     Failures,
     Trace,
 )
+from fedpick.sim.batches import distinct
 from fedpick.sim.datasets import (
     Data,
     Digits,
@@ -24,7 +25,7 @@ from fedpick.sim.datasets import (
     verify_fashion_mnist,
 )
 from fedpick.sim.federation import Federation, pixels
-from fedpick.sim.local import Local, distinct, train
+from fedpick.sim.local import Local, train
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
@@ -32,8 +33,10 @@ from fedpick.sim.polls import batch_losses, full_losses
 from fedpick.sim.preflight import check_fit
 from fedpick.sim.simulation import simulate
 from fedpick.sim.summary import Summary
+from fedpick.sim.vision import CNN, ResNet
 
 __all__ = [
+    "CNN",
     "IID",
     "MLP",
     "AlternatingHalves",
@@ -59,6 +62,7 @@ __all__ = [
     "Quadratic",
     "QuadraticModel",
     "RateSchedule",
+    "ResNet",
     "Server",
     "Shards",
     "StepDecay",

@@ -62,7 +62,7 @@ def evaluate_clients(
     table = _outcome_table(federation, model, params) if _shares_samples(federation) else None
 
     def outcomes(shared: Any, owner: Int[Array, "blocks n"], nth: Int[Array, "blocks n"]) -> tuple[Array, Array, Array]:
-        federation, params, table = shared
+        federation, model, params, table = shared
 
         def block(part: tuple[Int[Array, " n"], Int[Array, " n"]]) -> tuple[Array, Array, Array]:
             sample, real = samples_of(federation, *part, size)
@@ -78,7 +78,7 @@ def evaluate_clients(
         return found
 
     blocks = owner.reshape(number, lanes), nth.reshape(number, lanes)
-    by_part = spread_rows(outcomes, (federation, params, table), *blocks)
+    by_part = spread_rows(outcomes, (federation, model, params, table), *blocks)
     loss, accuracy, used = jax.tree.map(lambda x: x.reshape(-1), by_part)
 
     def mean(x: Float[Array, " parts"]) -> Float[Array, " K"]:
@@ -102,7 +102,7 @@ def evaluate_test_set(
     number, size = _even(samples, EVALUATION_BLOCK)
 
     def sums(shared: Any, firsts: Int[Array, " blocks"]) -> tuple[Array, Array]:
-        federation, params = shared
+        federation, model, params = shared
 
         def block(first: Int[Array, ""]) -> tuple[Array, Array]:
             start = jnp.minimum(first, samples - size)  # the last block overlaps; only its new samples count
@@ -118,7 +118,7 @@ def evaluate_test_set(
         found: tuple[Array, Array] = lax.map(block, firsts)
         return found
 
-    loss, right = spread_rows(sums, (federation, params), size * jnp.arange(number, dtype=jnp.int32))
+    loss, right = spread_rows(sums, (federation, model, params), size * jnp.arange(number, dtype=jnp.int32))
     if order is None:
         return loss.sum() / samples, right.sum() / samples
     one = 1 / jnp.sum(order >= 0).astype(jnp.float32)  # as XLA divides by a constant
@@ -138,7 +138,7 @@ def _outcome_table(
     number, size = _even(samples, EVALUATION_BLOCK)
 
     def outcomes(shared: Any, firsts: Int[Array, " blocks"]) -> tuple[Array, Array]:
-        federation, params = shared
+        federation, model, params = shared
 
         def block(first: Int[Array, ""]) -> tuple[Array, Array]:
             row = first + jnp.arange(size, dtype=jnp.int32)
@@ -148,7 +148,7 @@ def _outcome_table(
         return found
 
     firsts = jnp.minimum(size * jnp.arange(number, dtype=jnp.int32), samples - size)
-    losses, right = spread_rows(outcomes, (federation, params), firsts)
+    losses, right = spread_rows(outcomes, (federation, model, params), firsts)
 
     def by_row(values: Float[Array, "number size"]) -> Float[Array, " N"]:
         last = number * size - samples  # of the last block, which overlaps with the one before

@@ -1,20 +1,23 @@
 """Local training, tau steps on mini-batches of a client's own data."""
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import optax  # type: ignore[import-untyped]
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from fedpick import sampling
 from fedpick.pytrees import pytree, static
+from fedpick.sim.batches import Batches, draw_batches
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
 from fedpick.sim.optimizers import Number, Optimizer, OwnSchedule, RateSchedule, StepDecay, optimizer
 from fedpick.validation import natural, one_of, require
+
+SIDE_BY_SIDE = 8  # clients whose steps are operations of one loop; more take long to compile
 
 
 @pytree
@@ -44,7 +47,7 @@ class Local:
     schedule: RateSchedule = StepDecay()
     weight_decay: Number | None = None
     prox: Number | None = None
-    batches: Literal["distinct", "replace", "epochs"] = static(default="distinct")
+    batches: Batches = static(default="distinct")
     optimizer: str | Optimizer = static(default="sgd")
 
     def __post_init__(self) -> None:
@@ -57,7 +60,7 @@ class Local:
             )
         if jax.tree_util.all_leaves([self.schedule]):
             object.__setattr__(self, "schedule", OwnSchedule(self.schedule))
-        one_of(self, "batches", self.batches, ("distinct", "replace", "epochs"))
+        one_of(self, "batches", self.batches, get_args(Batches))
         for name in ("eta", "weight_decay", "prox"):
             if name == "eta" or getattr(self, name) is not None:
                 require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < jnp.inf))
@@ -115,9 +118,91 @@ def train(
         unroll: Steps that are compiled at a stretch.
         squares: Whether to measure ``square_loss``.
     """
+    steps = _steps(federation, model, local, params=params, client=client, key=key, t=t, squares=squares)
+    end, _ = lax.scan(steps.take, steps.begin, steps.inputs, unroll=unroll)
+    return _trained(end, local)
+
+
+def train_seats(
+    federation: Federation,
+    model: Model,
+    local: Local,
+    *,
+    params: Params,
+    clients: Int[Array, " m"],
+    keys: Key[Array, " m"],
+    t: Int[Array, ""],
+    unroll: int = 1,
+    squares: bool = False,
+) -> Trained:
+    """``train`` for several clients at once, from the same model, each with its own key: arrays [m, ...].
+
+    They are one batch, or where the model is not ``batched``, operations side by side in the same loop over steps.
+
+    Args:
+        federation: The clients and their data.
+        model: The model.
+        local: Local training.
+        params: Parameters of the global model, where the steps start.
+        clients: The clients.
+        keys: A random key for each, from ``seat_key``.
+        t: The round, for the learning rate.
+        unroll: Steps that are compiled at a stretch.
+        squares: Whether to measure ``square_loss``.
+    """
+    shared: dict[str, Any] = {"params": params, "t": t, "squares": squares}
+
+    def one(client: Int[Array, ""], key: PRNGKeyArray) -> Trained:
+        return train(federation, model, local, client=client, key=key, unroll=unroll, **shared)
+
+    def side_by_side(clients: Int[Array, " n"], keys: Key[Array, " n"]) -> Trained:
+        seats = range(clients.shape[0])
+        steps = [_steps(federation, model, local, client=clients[i], key=keys[i], **shared) for i in seats]
+
+        def take(carries: list[Any], inputs: list[Any]) -> tuple[list[Any], None]:
+            return [steps[i].take(carries[i], inputs[i])[0] for i in seats], None
+
+        ends, _ = lax.scan(take, [seat.begin for seat in steps], [seat.inputs for seat in steps], unroll=unroll)
+        trained: Trained = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[_trained(end, local) for end in ends])
+        return trained
+
+    if model.batched:
+        return jax.vmap(one)(clients, keys)
+    whole, rest = divmod(clients.shape[0], SIDE_BY_SIDE)
+    if whole == 0 or (whole == 1 and rest == 0):
+        return side_by_side(clients, keys)
+    cut = whole * SIDE_BY_SIDE
+    groups = jax.tree.map(lambda x: x[:cut].reshape(whole, SIDE_BY_SIDE, *x.shape[1:]), (clients, keys))
+    by_group = lax.map(lambda group: side_by_side(*group), groups)
+    trained: Trained = jax.tree.map(lambda x: x.reshape(cut, *x.shape[2:]), by_group)
+    if rest:
+        others = side_by_side(clients[cut:], keys[cut:])
+        trained = jax.tree.map(lambda *parts: jnp.concatenate(parts), trained, others)
+    return trained
+
+
+class _Steps(NamedTuple):
+    """The loop of local training: what it begins with, what each step takes, and the step."""
+
+    begin: Any
+    inputs: Any
+    take: Callable[[Any, Any], tuple[Any, None]]
+
+
+def _steps(
+    federation: Federation,
+    model: Model,
+    local: Local,
+    *,
+    params: Params,
+    client: Int[Array, ""],
+    key: PRNGKeyArray,
+    t: Int[Array, ""],
+    squares: bool,
+) -> _Steps:
     batch_key, noise_key = jax.random.split(key)
     start, count = federation.start[client], federation.count[client]
-    index, used = draw_batches(batch_key, count, local, federation.largest)
+    index, used = draw_batches(batch_key, count, (local.tau, local.b), local.batches, federation.largest)
     parts = used.astype(jnp.float32) / used.sum(axis=1, keepdims=True).astype(jnp.float32)
     one_size = local.batches != "epochs"
     method = optimizer(local, local.optimizer)(jnp.asarray(local.eta, jnp.float32) * local.schedule(t))
@@ -143,82 +228,9 @@ def train(
     inputs = (samples, None if one_size else parts, jax.random.split(noise_key, local.tau), fetched)
     none = jnp.zeros(local.b, jnp.float32)
     totals = (none, none) if squares else none
-    (trained, _, total), _ = lax.scan(step, (params, method.init(params), totals), inputs, unroll=unroll)
+    return _Steps((params, method.init(params), totals), inputs, step)
+
+
+def _trained(end: Any, local: Local) -> Trained:
+    trained, _, total = end
     return Trained(trained, *(part.sum() / local.tau for part in jax.tree.leaves(total)))
-
-
-def draw_batches(
-    key: PRNGKeyArray, count: Int[Array, ""], local: Local, largest: int
-) -> tuple[Int[Array, "tau b"], Bool[Array, "tau b"]]:
-    """Places within a client's own data for each step, and which of the b slots hold a sample."""
-    shape = (local.tau, local.b)
-    if local.batches == "replace":
-        return sampling.integers(key, shape, count), jnp.ones(shape, bool)
-    if local.batches == "epochs":
-        return _epochs(key, count, local, largest)
-    return distinct(key, count, shape)
-
-
-def distinct(
-    key: PRNGKeyArray, count: Int[Array, ""], shape: tuple[int, int]
-) -> tuple[Int[Array, "tau b"], Bool[Array, "tau b"]]:
-    """min(b, count) different places per row, every subset equally likely.
-
-    Floyd's algorithm: slot i draws from 0..last[i], and takes last[i] itself where the draw is taken.
-
-    Args:
-        key: Random key.
-        count: Number of samples of the client.
-        shape: (tau, b).
-    """
-    b = shape[1]
-    number = jnp.minimum(count, b)
-    slot = jnp.arange(b, dtype=jnp.int32)
-    last = count - number + slot
-    drawn = sampling.integers(key, shape, jnp.broadcast_to(jnp.maximum(last, 0)[None, :] + 1, shape))
-    # A loop is many kernels on a GPU, and a table of all pairs of slots three times slower than a loop on a CPU.
-    chosen = lax.platform_dependent(drawn, last, cpu=_slot_by_slot, default=_all_slots)
-    used = jnp.broadcast_to((slot < number)[None, :], shape)
-    return jnp.where(used, chosen, 0), used
-
-
-def _slot_by_slot(drawn: Int[Array, "tau b"], last: Int[Array, " b"]) -> Int[Array, "tau b"]:
-    def choose(i: int | Int[Array, ""], chosen: Int[Array, "tau b"]) -> Int[Array, "tau b"]:
-        taken = jnp.any(chosen == drawn[:, i][:, None], axis=1)
-        return chosen.at[:, i].set(jnp.where(taken, last[i], drawn[:, i]))
-
-    chosen: Int[Array, "tau b"] = lax.fori_loop(0, last.shape[0], choose, jnp.full_like(drawn, -1))
-    return chosen
-
-
-def _all_slots(drawn: Int[Array, "tau b"], last: Int[Array, " b"]) -> Int[Array, "tau b"]:
-    """The same at once. A draw is taken when an earlier slot drew it too, or when it is the ``last`` of an earlier slot
-    that had to take that: a chain of earlier and earlier slots, followed for all of them in log2(b) doublings."""
-    slot = jnp.arange(last.shape[0], dtype=jnp.int32)
-    earlier = (slot[:, None] > slot[None, :])[None]
-    taken = jnp.any((drawn[:, :, None] == drawn[:, None, :]) & earlier, axis=2)
-    owner = drawn - last[0]  # the slot whose ``last`` was drawn
-    before = jnp.where((owner >= 0) & (owner < slot[None, :]), owner, slot[None, :])
-    for _ in range((last.shape[0] - 1).bit_length()):
-        taken |= jnp.take_along_axis(taken, before, axis=1)
-        before = jnp.take_along_axis(before, before, axis=1)
-    return jnp.where(taken, last[None, :], drawn)
-
-
-def _epochs(
-    key: PRNGKeyArray, count: Int[Array, ""], local: Local, largest: int
-) -> tuple[Int[Array, "tau b"], Bool[Array, "tau b"]]:
-    tau, b = local.tau, local.b
-    per_epoch = -(-count // b)
-    step = jnp.arange(tau, dtype=jnp.int32)
-    epoch, within = step // per_epoch, step % per_epoch
-
-    def order(epoch: Int[Array, ""]) -> Int[Array, " largest"]:
-        lot = sampling.uniforms(jax.random.fold_in(key, epoch), (largest,))
-        own = jnp.arange(largest, dtype=jnp.int32) < count
-        return jnp.argsort(jnp.where(own, lot, jnp.inf)).astype(jnp.int32)
-
-    place = within[:, None] * b + jnp.arange(b, dtype=jnp.int32)[None, :]
-    used = place < count
-    index = lax.map(lambda now: order(now[0])[now[1]], (epoch, jnp.where(used, place, 0)))
-    return jnp.where(used, index, 0), used

@@ -5,7 +5,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import jax
 import jax.numpy as jnp
@@ -18,27 +18,71 @@ Params = Any
 Objective = Literal["cross-entropy", "minus-probability"]
 
 
-class Model(NamedTuple):
+@jax.tree_util.register_pytree_node_class
+class Model:
     """What the simulator needs of a model.
 
     ``init(key)`` gives parameters, any pytree. ``losses(params, x, y, key)`` gives one loss per sample; the key is for
     dropout, and None means evaluation. ``predict(params, x)`` gives labels. No loss lies below ``lowest``.
+
+    A ``base`` is what the model knows and does not train, such as the weights that adapters are added to. It is no part
+    of the parameters: it is neither sent nor averaged, and one copy serves all clients and runs. ``losses`` and
+    ``predict`` are then written with one argument more, the base, and called without it.
+
+    Args:
+        init: ``init(key)`` gives the parameters.
+        losses: ``losses(params, x, y, key)``, with a base ``losses(params, x, y, key, base)``.
+        predict: ``predict(params, x)``, with a base ``predict(params, x, base)``.
+        lowest: The lowest value that a loss can take.
+        base: A pytree of arrays, or None.
+        batched: Whether clients that train at the same time are one batch for the device, or operations side by side.
 
     >>> model = from_apply(lambda key: jnp.zeros((2, 3)), lambda w, x, key: x @ w)
     >>> model.losses(model.init(jax.random.key(0)), jnp.ones((4, 2)), jnp.zeros(4, jnp.int32), None).shape
     (4,)
     """
 
-    init: Callable[[PRNGKeyArray], Params]
-    losses: Callable[[Params, Array, Array, PRNGKeyArray | None], Float[Array, " n"]]
-    predict: Callable[[Params, Array], Int[Array, " n"]]
-    lowest: float = 0.0
+    def __init__(
+        self,
+        init: Callable[[PRNGKeyArray], Params],
+        losses: Callable[..., Float[Array, " n"]],
+        predict: Callable[..., Int[Array, " n"]],
+        lowest: float = 0.0,
+        *,
+        base: Any = None,
+        batched: bool = True,
+    ) -> None:
+        self.init, self.lowest, self.base, self.batched = init, lowest, base, batched
+        self.functions = (losses, predict)
+
+    def losses(self, params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Float[Array, " n"]:
+        """One loss per sample."""
+        return self.functions[0](params, x, y, key, *self._base())
+
+    def predict(self, params: Params, x: Array) -> Int[Array, " n"]:
+        """One label per sample."""
+        return self.functions[1](params, x, *self._base())
+
+    def _base(self) -> tuple[Any, ...]:
+        return () if self.base is None else (self.base,)
+
+    def tree_flatten(self) -> tuple[tuple[Any], tuple[Any, ...]]:
+        """The base is data; the functions are part of the compiled program."""
+        return (self.base,), (self.init, self.functions, self.lowest, self.batched)
+
+    @classmethod
+    def tree_unflatten(cls, static: tuple[Any, ...], leaves: tuple[Any]) -> "Model":
+        """The inverse of ``tree_flatten``."""
+        init, (losses, predict), lowest, batched = static
+        return cls(init, losses, predict, lowest, base=leaves[0], batched=batched)
 
 
 def from_apply(
     init: Callable[[PRNGKeyArray], Params],
-    apply: Callable[[Params, Array, PRNGKeyArray | None], Float[Array, "n c"]],
+    apply: Callable[..., Float[Array, "n c"]],
     objective: Objective = "cross-entropy",
+    *,
+    base: Any = None,
 ) -> Model:
     """A classifier from any pure ``init`` and ``apply``: Flax, Equinox, your own.
 
@@ -46,6 +90,7 @@ def from_apply(
         init: ``init(key)`` gives the parameters, any pytree of float32.
         apply: ``apply(params, x, key)`` gives the logits; the key is for dropout, and None means evaluation.
         objective: "cross-entropy", or "minus-probability" as the paper's code.
+        base: Arrays that are neither trained nor sent, any pytree; then it is ``apply(params, x, key, base)``.
 
     >>> model = from_apply(lambda key: jnp.zeros((2, 3)), lambda w, x, key: x @ w)
     >>> model.predict(jnp.eye(2, 3), jnp.array([[0.0, 1.0]]))
@@ -53,8 +98,8 @@ def from_apply(
     """
     one_of("from_apply", "objective", objective, get_args(Objective))
 
-    def losses(params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Float[Array, " n"]:
-        log_probability = jax.nn.log_softmax(apply(params, x, key))
+    def losses(params: Params, x: Array, y: Array, key: PRNGKeyArray | None, *base: Any) -> Float[Array, " n"]:
+        log_probability = jax.nn.log_softmax(apply(params, x, key, *base))
         # A masked sum and not an index, whose gradient would be a scatter: slow on a GPU. No output for a label: NaN.
         outputs = log_probability.shape[1]
         label = (jnp.arange(outputs, dtype=y.dtype)[None, :] == y[:, None]).astype(jnp.float32)
@@ -63,11 +108,11 @@ def from_apply(
         right = jnp.sum(log_probability * label, axis=1, where=label != 0)
         return -right if objective == "cross-entropy" else -jnp.exp(right)
 
-    def predict(params: Params, x: Array) -> Int[Array, " n"]:
-        label: Int[Array, " n"] = jax.lax.argmax(apply(params, x, None), 1, jnp.int32)
+    def predict(params: Params, x: Array, *base: Any) -> Int[Array, " n"]:
+        label: Int[Array, " n"] = jax.lax.argmax(apply(params, x, None, *base), 1, jnp.int32)
         return label
 
-    return Model(init, losses, predict, 0.0 if objective == "cross-entropy" else -1.0)
+    return Model(init, losses, predict, 0.0 if objective == "cross-entropy" else -1.0, base=base)
 
 
 class ModelSpec(Protocol):
@@ -95,7 +140,7 @@ class Logistic:
         one_of(self, "objective", self.objective, get_args(Objective))
 
     def build(self, federation: Federation) -> Model:
-        return _logistic(_inputs(federation), _classes(self, federation), self.objective)
+        return _logistic(inputs_of(federation), classes_of(self, federation), self.objective)
 
 
 @dataclass(frozen=True)
@@ -124,7 +169,7 @@ class MLP:
         one_of(self, "objective", self.objective, get_args(Objective))
 
     def build(self, federation: Federation) -> Model:
-        widths = (_inputs(federation), *self.hidden, _classes(self, federation))
+        widths = (inputs_of(federation), *self.hidden, classes_of(self, federation))
         return _mlp(widths, self.dropout, self.objective)
 
 
@@ -145,7 +190,7 @@ class QuadraticModel:
         if federation.classes != 1:
             rule = "data must be samples (h_k, e_k) without classes, as of Quadratic"
             raise ValueError(f"QuadraticModel: {rule}, got {federation.name} with {federation.classes} classes")
-        return _quadratic(_inputs(federation) - 1, self.spread)
+        return _quadratic(inputs_of(federation) - 1, self.spread)
 
 
 @functools.cache  # the same arguments give the same object, and so the same compiled program
@@ -154,7 +199,7 @@ def _logistic(dim: int, classes: int, objective: Objective) -> Model:
         return {"w": jnp.zeros((dim, classes), jnp.float32), "b": jnp.zeros(classes, jnp.float32)}
 
     def apply(params: Params, x: Array, key: PRNGKeyArray | None) -> Array:
-        logits: Array = _flat(x) @ params["w"] + params["b"][None, :]
+        logits: Array = flat(x) @ params["w"] + params["b"][None, :]
         return logits
 
     return from_apply(init, apply, objective)
@@ -164,15 +209,12 @@ def _logistic(dim: int, classes: int, objective: Objective) -> Model:
 def _mlp(widths: tuple[int, ...], dropout: float, objective: Objective) -> Model:
     def init(key: PRNGKeyArray) -> Params:
         layers = []
-        for layer, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
-            w_key, b_key = jax.random.split(jax.random.fold_in(key, layer))
-            bound = fan_in**-0.5
-            w = jax.random.uniform(w_key, (fan_in, fan_out), jnp.float32, -bound, bound)
-            layers.append({"w": w, "b": jax.random.uniform(b_key, (fan_out,), jnp.float32, -bound, bound)})
+        for layer, shape in enumerate(itertools.pairwise(widths)):
+            layers.append(uniform_layer(jax.random.fold_in(key, layer), shape))
         return layers
 
     def apply(params: Params, x: Array, key: PRNGKeyArray | None) -> Array:
-        x = _flat(x)
+        x = flat(x)
         for layer in params[:-1]:
             x = jax.nn.relu(x @ layer["w"] + layer["b"][None, :])
         if key is not None and dropout > 0:
@@ -215,15 +257,26 @@ def _kept(key: PRNGKeyArray, dropout: float, shape: tuple[int, ...]) -> Bool[Arr
     return kept
 
 
-def _flat(x: Array) -> Array:
+def uniform_layer(key: PRNGKeyArray, shape: tuple[int, ...]) -> Params:
+    """Weights [..., out] and biases [out], uniform on +-1/sqrt(fan-in) as in PyTorch."""
+    bound = math.prod(shape[:-1]) ** -0.5
+    w_key, b_key = jax.random.split(key)
+    w = jax.random.uniform(w_key, shape, jnp.float32, -bound, bound)
+    return {"w": w, "b": jax.random.uniform(b_key, shape[-1:], jnp.float32, -bound, bound)}
+
+
+def flat(x: Array) -> Array:
+    """A row of numbers per sample."""
     return x.reshape(x.shape[0], -1)
 
 
-def _inputs(federation: Federation) -> int:
+def inputs_of(federation: Federation) -> int:
+    """The numbers of a sample."""
     return math.prod(federation.x.shape[1:])
 
 
-def _classes(owner: object, federation: Federation) -> int:
+def classes_of(owner: object, federation: Federation) -> int:
+    """The number of classes, at least two."""
     if federation.classes < 2:
         found = f"{federation.classes} in {federation.name}; the model of the quadratic problem is QuadraticModel"
         raise ValueError(f"{owner_name(owner)}: data must have at least 2 classes, got {found}")

@@ -9,8 +9,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick.protocol import client_key, seat_key
+from fedpick.sim.batches import distinct
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, distinct, train
+from fedpick.sim.local import Local, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.parts import finite, holder, means, samples_of, so_far
 from fedpick.updates import norm
@@ -88,7 +89,7 @@ def batch_losses(
         losses = model.losses(params, federation.prepare(federation.inputs(sample)), federation.y[sample], None)
         return means(losses[None], used)[0][0]
 
-    return _ask_each(asked, one)
+    return _ask_each(asked, jax.vmap(one))
 
 
 def update_norms(
@@ -113,15 +114,15 @@ def update_norms(
         t: The round, for the learning rate.
     """
 
-    def one(client: Int[Array, ""]) -> Float[Array, ""]:
-        own = seat_key(key, 0, client)
-        trained = train(federation, model, local, params=params, client=client, key=own, t=t)
-        return norm(jax.tree.leaves(jax.tree.map(jnp.subtract, trained.params, params)))
+    def some(clients: Int[Array, " n"]) -> Float[Array, " n"]:
+        own = jax.vmap(lambda client: seat_key(key, 0, client))(clients)
+        trained = train_seats(federation, model, local, params=params, clients=clients, keys=own, t=t)
+        return jax.vmap(lambda new: norm(jax.tree.leaves(jax.tree.map(jnp.subtract, new, params))))(trained.params)
 
-    return _ask_each(asked, one)
+    return _ask_each(asked, some)
 
 
-def _ask_each(asked: Bool[Array, " K"], one: Callable[[Any], Float[Array, ""]]) -> Float[Array, " K"]:
+def _ask_each(asked: Bool[Array, " K"], some: Callable[[Any], Float[Array, " n"]]) -> Float[Array, " K"]:
     """The answer of each client asked, a few at a time, in a loop whose length is traced; NaN for the others."""
     K = asked.shape[0]
     rank = so_far(asked.astype(jnp.int32))
@@ -130,7 +131,7 @@ def _ask_each(asked: Bool[Array, " K"], one: Callable[[Any], Float[Array, ""]]) 
         first, answers = carry
         place = first + jnp.arange(ASKED_BLOCK, dtype=jnp.int32)
         client = holder(rank, place)
-        losses = barrier(jax.vmap(one)(client))
+        losses = barrier(some(client))
         return first + ASKED_BLOCK, answers.at[jnp.where(place < rank[-1], client, K)].set(losses, mode="drop")
 
     start = (jnp.int32(0), jnp.full(K, jnp.nan, jnp.float32))

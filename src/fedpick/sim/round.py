@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from fedpick.protocol import Clients, Report, Selector, init_key, needs, pick, polled, round_keys, seat_key
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.evaluation import Evaluation, evaluate
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, Trained, train
+from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server
 from fedpick.sim.polls import POLLS
@@ -33,7 +33,7 @@ class Setup:
     """
 
     federation: Federation
-    model: Model = static()
+    model: Model
     selector: Selector[Any]
     local: Local
     server: Server = Server()
@@ -125,10 +125,10 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
         key, now = keys.train if kind.trains else key, jnp.asarray(t, jnp.int32)
 
         def answer(shared: Any, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
-            federation, local, params, key, t = shared
-            return kind.answers(federation, setup.model, local, params=params, asked=asked, key=key, t=t)
+            federation, model, local, params, key, t = shared
+            return kind.answers(federation, model, local, params=params, asked=asked, key=key, t=t)
 
-        answers = spread_candidates(answer, (federation, local, params, key, now), asked)
+        answers = spread_candidates(answer, (federation, setup.model, local, params, key, now), asked)
         if not kind.trains:
             return answers
         duration = setup.devices.poll_seconds(kind.samples(count, local), model_bytes, kind.trains)
@@ -161,17 +161,21 @@ def work(
     seats = jnp.arange(seated.shape[0], dtype=jnp.int32)
     seats = jnp.zeros_like(seats) if trains else seats  # as in the poll, when there were no seats yet
 
-    def one_seat(shared: Any, seat: Int[Array, ""], client: Int[Array, ""]) -> Trained:
-        federation, local, params, key, t = shared
-        options: dict[str, Any] = {"unroll": setup.unroll, "squares": "square_loss" in request.measured}
-        key = seat_key(key, seat, client)
-        return train(federation, setup.model, local, params=params, client=client, key=key, t=t, **options)
+    own_keys = jax.vmap(functools.partial(seat_key, key))(seats, seated)
+    now, squares = jnp.asarray(t, jnp.int32), "square_loss" in request.measured
 
-    shared = federation, local, progress.params, key, jnp.asarray(t, jnp.int32)
+    def training(shared: Any, clients: Int[Array, " n"], keys: Key[Array, " n"]) -> Trained:
+        federation, model, local, params, t = shared
+        options: dict[str, Any] = {"params": params, "t": t, "squares": squares, "unroll": setup.unroll}
+        return train_seats(federation, model, local, clients=clients, keys=keys, **options)
+
     if inspect is None:
-        trained = spread_rows(jax.vmap(one_seat, in_axes=(None, 0, 0)), shared, seats, seated)
+        shared = federation, setup.model, local, progress.params, now
+        trained = spread_rows(training, shared, seated, own_keys)
     else:
-        trained = inspect(functools.partial(one_seat, shared), selection)
+        options: dict[str, Any] = {"params": progress.params, "t": now, "squares": squares}
+        alone = functools.partial(train, federation, setup.model, local, **options)
+        trained = inspect(lambda key, client: alone(client=client, key=key), own_keys, selection)
 
     samples = local.samples(count)
     seconds = setup.devices.train_seconds(samples, model_bytes)

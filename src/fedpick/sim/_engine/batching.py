@@ -27,6 +27,7 @@ from fedpick.sim._engine.compilation import (
     jit_program,
     start,
 )
+from fedpick.sim._engine.cpu import cpu_form
 from fedpick.sim._engine.multihost import divide
 from fedpick.sim._engine.phases import FEW, PhasePrograms
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree, concatenate, rows
@@ -156,6 +157,8 @@ class Bundles:
             seats = len(runs) * (setup.selector.m or setup.federation.num_clients)
             if not _on_cpu(place) and seats <= FEW_SEATS:  # a loop would take as long as the kernels in it
                 setup = dataclasses.replace(setup, unroll=STRETCH)
+            if _on_cpu(place):
+                setup = dataclasses.replace(setup, model=cpu_form(setup.model, setup.federation, setup.local.b))
             self.own.append(Runs(setup, _put(seeds, place)))
 
     def _evaluates_mostly(self, every: int) -> bool:

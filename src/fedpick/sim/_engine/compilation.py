@@ -99,7 +99,7 @@ def jit_program(program: Callable[..., Any]) -> Any:
     with the small batches of training, but give wrong numbers (seen in JAX 0.10) where two threads run a program with
     large ones, as a chunk with its evaluations is.
     """
-    names = ("model", "mesh", "every", "blocks", "request")
+    names = ("mesh", "every", "blocks", "request")
     static = [name for name in names if name in inspect.signature(program).parameters]
     return jax.jit(program, static_argnames=static)
 
@@ -120,7 +120,7 @@ class EvaluationProgram:
 
     def __call__(self, runs: Runs, progress: RunState) -> tuple[RunState, Evaluation]:
         """The metrics beside the state, which stays as it is."""
-        return progress, self.program(runs.setup.federation, progress.params, progress.chosen)
+        return progress, self.program(runs.setup.federation, runs.setup.model, progress.params, progress.chosen)
 
 
 class SplitPrograms:

@@ -73,11 +73,11 @@ class _Inspector:
     def __init__(self, t: int) -> None:
         self.t = t
 
-    def __call__(self, one_seat: Any, selection: Selection) -> Any:
+    def __call__(self, one_seat: Any, keys: Any, selection: Selection) -> Any:
         trained = []
         for seat, client in enumerate(np.asarray(selection.clients)):
             try:
-                found = one_seat(jnp.int32(seat), jnp.maximum(jnp.int32(client), 0))
+                found = one_seat(keys[seat], jnp.maximum(jnp.int32(client), 0))
             except Exception as error:
                 error.add_note(f"while client {client} trained in seat {seat}")
                 raise
