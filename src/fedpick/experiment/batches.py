@@ -11,9 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpick.experiment.experiment import Experiment
+from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment
 from fedpick.results import Result
 from fedpick.sim import simulate
+
+MOST_BYTES = 4e9  # of data that differ from seed to seed, in a batch
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Batch:
-    """Runs of one program on the same data: every point with every seed.
+    """Runs of one program on the same data, or on the data of each seed: every point with every seed.
 
     Args:
         points: Experiments that differ in numbers only.
@@ -61,10 +63,9 @@ class Batch:
         first = self.points[0]
         traced = [_traced(point) for point in self.points]
         selector, local, server = jax.tree.map(lambda *leaves: _stacked(leaves), *traced)
-        federation = first.federation()
         return simulate(
-            federation,
-            first.model.build(federation),
+            [first.for_seed(seed).data for seed in self.seeds] if first.redraw else first.federation(),
+            first.model,
             selector,
             local,
             rounds=first.rounds,
@@ -85,16 +86,17 @@ def plan_batches(runs: Iterable[Run]) -> list[Batch]:
     seeds: dict[str, list[int]] = {}
     points: dict[str, Experiment] = {}
     for run in runs:
-        # Where each seed has data of its own, it goes alone.
-        own = [run.seed] if run.experiment.redraw else []
-        name = _text({**run.experiment.canonical(run.seed), "seeds": own})
-        if name not in points:
-            points[name], seeds[name] = run.experiment.for_seed(run.seed), []
-        if run.seed not in seeds[name]:
-            seeds[name].append(run.seed)
+        point = dataclasses.replace(run.experiment, redraw=False)
+        name = _text({**point.canonical(run.seed), "seeds": [], "redraw": run.experiment.redraw})
+        points.setdefault(name, dataclasses.replace(run.experiment, seeds=(run.seed,)))
+        own = seeds.setdefault(name, [])
+        if run.seed not in own:
+            own.append(run.seed)
     together: dict[tuple[str, tuple[int, ...]], list[Experiment]] = {}
     for name, point in points.items():
-        together.setdefault((_program(point), tuple(seeds[name])), []).append(point)
+        own, number = seeds[name], _seeds_at_once(point)
+        for first in range(0, len(own), number):
+            together.setdefault((_program(point), tuple(own[first : first + number])), []).append(point)
     found = [
         Batch(tuple(dataclasses.replace(point, seeds=chosen) for point in members), chosen)
         for (_, chosen), members in together.items()
@@ -102,6 +104,14 @@ def plan_batches(runs: Iterable[Run]) -> list[Batch]:
     # What shares a program in a row, though its data differ: a process cannot hold many programs.
     order = {_shape(batch.points[0]): place for place, batch in reversed(list(enumerate(found)))}
     return sorted(found, key=lambda batch: order[_shape(batch.points[0])])
+
+
+def _seeds_at_once(point: Experiment) -> int:
+    """How many seeds a batch may have: as many as there are, unless each has data of its own, which take memory."""
+    if not point.redraw:
+        return MOST_SEEDS
+    samples, inputs, _ = getattr(point.data, "extent", EXTENT)
+    return max(1, int(MOST_BYTES / (4 * samples * (1 if getattr(point.data, "shares_samples", False) else inputs))))
 
 
 def _traced(point: Experiment) -> Any:
