@@ -31,7 +31,9 @@ from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, 
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.preflight import check_fit
+from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.simulation import simulate
+from fedpick.sim.transformer import Transformer, transformer_base
 from fedpick.sim.vision import CNN, ResNet
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "Arrays",
     "Availability",
     "Bernoulli",
+    "CharLSTM",
     "Data",
     "DayAndNight",
     "Devices",
@@ -68,6 +71,7 @@ __all__ = [
     "Summary",
     "Synthetic",
     "Trace",
+    "Transformer",
     "batch_losses",
     "check_fit",
     "distinct",
@@ -80,5 +84,6 @@ __all__ = [
     "release_programs",
     "simulate",
     "train",
+    "transformer_base",
     "verify_fashion_mnist",
 ]

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick.protocol import client_key, seat_key
 from fedpick.sim.batches import distinct
+from fedpick.sim.blocks import block_size
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local, train_seats
 from fedpick.sim.models import Model, Params, barrier
@@ -58,7 +59,8 @@ def full_losses(
     counts = jnp.where(asked, federation.count, 0)
     parts = -(-counts // size)
     ends = _so_far(parts)
-    lane = jnp.arange(min(MOST_PARTS, POLL_BLOCK // size), dtype=jnp.int32)
+    lanes = block_size(federation, model, params, POLL_BLOCK) // size
+    lane = jnp.arange(min(MOST_PARTS, max(1, lanes)), dtype=jnp.int32)
 
     def block(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         first, shift, total = carry
@@ -184,7 +186,8 @@ def evaluate_clients(
     K, count, size, samples = federation.num_clients, federation.count, _part(federation), federation.y.shape[0]
     parts = -(-count // size)
     ends = _so_far(parts)
-    number, lanes = _even(samples if size == 1 else samples // size + K, EVALUATION_BLOCK // size)
+    at_once = block_size(federation, model, params, EVALUATION_BLOCK) // size
+    number, lanes = _even(samples if size == 1 else samples // size + K, at_once)
     owner = jnp.repeat(jnp.arange(K, dtype=jnp.int32), parts, total_repeat_length=number * lanes)
     nth = jnp.arange(number * lanes, dtype=jnp.int32) - (ends - parts)[owner]
 
@@ -215,7 +218,7 @@ def evaluate_test_set(
     samples = federation.test_y.shape[0]
     if samples == 0:
         return jnp.float32(jnp.nan), jnp.float32(jnp.nan)
-    number, size = _even(samples, EVALUATION_BLOCK)
+    number, size = _even(samples, block_size(federation, model, params, EVALUATION_BLOCK))
 
     def block(first: Int[Array, ""]) -> tuple[Array, Array]:
         start = jnp.minimum(first, samples - size)  # the last block overlaps; only its new samples count
