@@ -1,6 +1,6 @@
 """W-FMNIST on a GPU: many runs at once, every strategy and objective, evaluation, a large federation, kernels.
 
-    python benchmarks/gpu.py [--part scale strategies evaluation large kernels] [--json FILE]
+    python benchmarks/gpu.py [--part scale strategies evaluation federations large kernels] [--json FILE]
 
 Times are per run and round, the difference of a call of 2n rounds and one of n, so that neither set-up nor the first
 and last evaluation count. Beside fedpick runs the plain program of ``plain.py``. The floor is the larger of the FLOP of
@@ -23,7 +23,7 @@ from workloads import FMNIST
 
 import fedpick
 from fedpick import Rand
-from fedpick.sim import MLP, Federation, simulate, simulation
+from fedpick.sim import MLP, Dirichlet, Federation, simulate, simulation
 from fedpick.sim.federation import pixels
 
 RUNS = {1: 100, 12: 100, 120: 100, 480: 50}  # runs at once: rounds of a call
@@ -109,6 +109,25 @@ def evaluation(federation: Federation, floor: float) -> dict[int, Any]:
     return found
 
 
+def federations(data: str | None, runs: int = 1000, rounds: int = 500, every: int = 10) -> dict[str, float]:
+    """Whole calls, with all that they do, of runs with a partition each and of as many on one partition."""
+    partitions = [Dirichlet(K=FMNIST.K, alpha=0.3, seed=seed) for seed in range(runs)]
+    found: dict[str, float] = {}
+    print(f"\n{runs} runs of {rounds} rounds, evaluated every {every}, seconds of a call (compilation in the first):")
+    for name, chosen in {"a partition for each": partitions, "one for all": partitions[0]}.items():
+        for call in ("first", "second"):
+            start = time.perf_counter()
+            federation = FMNIST.federation(data, chosen)
+            made = time.perf_counter() - start
+            options: dict[str, Any] = {"rounds": rounds, "every": every, "seeds": runs, "progress": False}
+            result = simulate(federation, model(), Rand(m=3), FMNIST.local(), **options)
+            found[f"{name}, {call}"] = time.perf_counter() - start
+            accuracy = result.metrics["test_accuracy"][:, -1].mean()
+            text = f"{found[f'{name}, {call}']:6.1f}, of it data {made:4.1f}; test accuracy {accuracy:.1%}"
+            print(f"  {name:20s} {call:6s} {text}", flush=True)
+    return found
+
+
 def large(runs: int = 480, K: int = 10_000, each: int = 600) -> dict[str, Any]:
     """A federation of 4.7 GB, shared by all runs."""
     rng = np.random.default_rng(0)
@@ -156,7 +175,7 @@ def kernels(federation: Federation, runs: int = 480, rounds: int = 20, shown: in
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = ("scale", "strategies", "evaluation", "large", "kernels")
+    parts = ("scale", "strategies", "evaluation", "federations", "large", "kernels")
     parser.add_argument("--part", nargs="+", choices=parts, default=parts)
     parser.add_argument("--data", help="folder with Fashion-MNIST; else FEDPICK_DATA, else random bytes")
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
@@ -183,6 +202,7 @@ def main() -> None:
         "scale": lambda: scale(federation, floors["train"]),
         "strategies": lambda: strategies(federation),
         "evaluation": lambda: evaluation(federation, floors["eval"]),
+        "federations": lambda: federations(arguments.data),
         "large": large,
         "kernels": lambda: kernels(federation),
     }

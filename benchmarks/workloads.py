@@ -37,11 +37,11 @@ class Workload:
     widths: tuple[int, ...]
     dropout: float
 
-    def federation(self, data: str | Path | None = None) -> Federation:
+    def federation(self, data: str | Path | None = None, partition: Any = None) -> Federation:
         """Fashion-MNIST where its files are found, else random bytes of its shape; or Synthetic(1,1)."""
         if self.name == "syn":
             return Synthetic(1, 1, K=self.K, seed=0).federation()
-        partition = Dirichlet(K=self.K, alpha=0.3)
+        partition = partition or Dirichlet(K=self.K, alpha=0.3)
         try:
             return FashionMNIST(partition).federation(find_fashion_mnist(data))
         except (ConnectionError, FileNotFoundError):

@@ -77,7 +77,7 @@ def test_ctrl_c_says_what_is_kept(toml, tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedpick.experiment.runner.simulate", interrupted)
+    monkeypatch.setattr("fedpick.experiment.batches.simulate", interrupted)
     answer = command(toml, "-o", tmp_path / "runs")
     assert answer.exit_code == 1
     assert f"finished work is stored in {tmp_path / 'runs'}; the same command resumes from there" in answer.output

@@ -217,7 +217,26 @@ def test_runs_that_differ_in_numbers_share_a_batch():
     for apart in ("local.tau=[2, 3]", "data.K=[6, 7]", 'selector=[{kind="rand", m=2}, {kind="pow-d", m=2, d=3}]'):
         assert len(plan_batches(Run(e, 0) for e in from_plain(plain(apart)))) == 2
     fresh = small(redraw=True, seeds=(0, 1, 2))
-    assert len(plan_batches(Run(fresh, seed) for seed in fresh.seeds)) == 3
+    (together,) = plan_batches(Run(fresh, seed) for seed in fresh.seeds)
+    assert together.seeds == (0, 1, 2)
+    assert [run.identity for run in together.runs] == [fresh.for_seed(seed).identity(seed) for seed in fresh.seeds]
+
+
+def test_seeds_with_data_of_their_own_are_as_many_in_a_batch_as_fit_into_memory(monkeypatch):
+    fresh = small(redraw=True, seeds=tuple(range(5)))
+    samples, inputs, _ = fresh.data.extent
+    monkeypatch.setattr("fedpick.experiment.batches.MOST_BYTES", 2 * 4 * samples * inputs)
+    assert [batch.seeds for batch in plan_batches(Run(fresh, seed) for seed in fresh.seeds)] == [(0, 1), (2, 3), (4,)]
+
+
+def test_redrawn_data_give_what_each_seed_gives_alone(tmp_path):
+    fresh = small(redraw=True, seeds=(0, 1))
+    (together,) = run(fresh, tmp_path / "together")
+    for seed in fresh.seeds:
+        (alone,) = run(fresh.for_seed(seed), tmp_path / str(seed))
+        np.testing.assert_array_equal(together.records["clients"][seed], alone.records["clients"][0])
+        np.testing.assert_array_equal(together.metrics["loss"][seed], alone.metrics["loss"][0])
+        np.testing.assert_array_equal(together.shares[seed], alone.share)
 
 
 def test_a_sweep_compiles_no_more_than_one_point(tmp_path):

@@ -36,12 +36,14 @@ from fedpick.sim import (
     StepDecay,
     Synthetic,
     Trace,
+    batch_losses,
     datasets,
+    full_losses,
     simulate,
 )
 from fedpick.sim.availability import AlternatingHalves, DayAndNight, Failures
 from fedpick.sim.batches import _all_slots, _epochs, _slot_by_slot, distinct
-from fedpick.sim.evaluation import batch_losses, evaluate_clients, full_losses
+from fedpick.sim.evaluation import evaluate_clients
 
 LABELS = np.arange(3000) % 10
 

@@ -9,8 +9,8 @@ from fedpick import Ledger, Report, Selection, pytree, sampling, seat_key, stati
 from fedpick.ledger import enter
 from fedpick.protocol import needs, polled, round_keys
 from fedpick.sim import Bernoulli, Devices, Failures, Local, Logistic, Synthetic, simulate
-from fedpick.sim.evaluation import update_norms
 from fedpick.sim.local import train
+from fedpick.sim.polls import update_norms
 from fedpick.sim.round import Setup, begin, one_round
 from fedpick.updates import SKETCH_SEED, head, measure, norm, sketch
 

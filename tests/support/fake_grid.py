@@ -17,8 +17,7 @@ from flwr.serverapp import Grid
 
 from fedpick import init_key, round_keys, seat_key
 from fedpick.flower.client import answer, kept_update
-from fedpick.sim import Devices
-from fedpick.sim.evaluation import batch_losses, full_losses
+from fedpick.sim import Devices, batch_losses, full_losses
 from fedpick.sim.local import train
 
 with contextlib.suppress(ImportError):  # newer versions of Flower want to know in which run a message is made

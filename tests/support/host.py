@@ -39,8 +39,8 @@ def main(port, *rest):
         found = real_play(self, first, *options)
         held.clear()
         for progress, bundle in zip(self.progress, self.bundles, strict=True):
-            assert all(leaf.devices() == {bundle.device} for leaf in jax.tree.leaves(progress))
-            held[bundle.device.id] += len(bundle.runs)
+            assert all(leaf.devices() == {bundle.place} for leaf in jax.tree.leaves(progress))
+            held[bundle.place.id] += len(bundle.runs)
         seen["played"] = self.runs.seeds.tolist()
         return found
 

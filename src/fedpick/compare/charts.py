@@ -59,16 +59,16 @@ def _race(compared: Comparison) -> Chart | None:
 
 def _profile(compared: Comparison) -> Chart | None:
     first = compared.results[0]
-    if any(result.share.shape != first.share.shape for result in compared.results):
+    K = first.shares.shape[1]
+    if any(result.shares.shape[1] != K for result in compared.results):
         return None
-    order = np.argsort(-first.share, kind="stable")
-    rank = np.arange(1, len(order) + 1)
+    rank = np.arange(1, K + 1)
     rows: list[ChartRow] = []
     for name, result in _each(compared):
-        counts = result.counts
-        seats = 100 * counts[:, order] / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        rows += _known(curve(name, "", rank, values=seats))
-    rows += curve("data share", "", rank, values=100 * first.share[None, order])
+        counts, order = result.counts, np.argsort(-result.shares, kind="stable")
+        seats = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        rows += _known(curve(name, "", rank, values=np.take_along_axis(seats, order, axis=1)))
+    rows += curve("data share", "", rank, values=100 * -np.sort(-first.share.reshape(-1, K)))
     text = (
         "The part of all seats that each client held, clients sorted by their part of the data, which is drawn as well."
     )

@@ -1,7 +1,8 @@
 """Experiments: what decides a result as one dataclass, read from TOML, run resumably, the same one never twice."""
 
+from fedpick.experiment.batches import Batch, Run, plan_batches
 from fedpick.experiment.experiment import Experiment, Metrics, differences, from_plain, names, read
-from fedpick.experiment.runner import Batch, Run, load_results, missing, plan_batches, result_of, run, run_missing
+from fedpick.experiment.runner import load_results, missing, result_of, run, run_missing
 
 __all__ = [
     "Batch",

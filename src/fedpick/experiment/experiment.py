@@ -19,6 +19,7 @@ from fedpick.validation import one_of, require
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
 MOST_SEEDS = 100_000
+EXTENT = (20_000, 100, 10)  # samples, inputs and outputs of data that do not say theirs
 SHARED = ("seeds", "name", "metrics")  # no part of what an experiment is called
 
 
@@ -141,7 +142,7 @@ class Experiment:
 
         A step of training passes each sample three times through the model; an evaluation all samples once.
         """
-        samples, inputs, outputs = getattr(self.data, "extent", (20_000, 100, 10))
+        samples, inputs, outputs = getattr(self.data, "extent", EXTENT)
         width = next(iter(getattr(self.model, "hidden", ())), outputs)
         training = 3 * (self.selector.m or 100) * self.local.tau * self.local.b
         every = self.metrics.every or max(1, self.rounds // 50)

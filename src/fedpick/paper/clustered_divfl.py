@@ -39,7 +39,7 @@ def _clustered_experiments(size: Size) -> Experiments:
 def _variance(result: Result) -> NDArray[Any]:
     """The variance of a client's weight over the rounds, summed over the clients, one per seed."""
     seats = result.records["clients"]
-    weight = (seats[..., None] == np.arange(len(result.share))).mean(axis=2)
+    weight = (seats[..., None] == np.arange(result.shares.shape[1])).mean(axis=2)
     return np.asarray(weight.var(axis=1).sum(axis=1))
 
 

@@ -122,8 +122,8 @@ def _poll_all(model: Model, federation: Federation, local: Local, params: Any, c
 @functools.partial(jax.jit, static_argnums=0)
 def _poll_batch(model: Model, federation: Federation, local: Local, params: Any, client: Any, key: Any) -> Any:
     (index,), (used,) = distinct(client_key(key, client), federation.count[client], (1, local.b))
-    sample = federation.start[client] + index
-    losses = model.losses(params, federation.prepare(federation.x[sample]), federation.y[sample], None)
+    sample = federation.locate(federation.start[client] + index)
+    losses = model.losses(params, federation.prepare(federation.inputs(sample)), federation.y[sample], None)
     return jnp.mean(losses, where=used)
 
 

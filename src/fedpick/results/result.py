@@ -21,7 +21,7 @@ class Result:
 
     Args:
         runs: The seed and the swept values of each run.
-        share: Each client's share of the data, [K].
+        share: Each client's share of the data, [K]; [R, K] where each run has data of its own.
         model_bytes: The size of the model.
         evaluated: The number of rounds played before each evaluation, [E]; the first is 0.
         metrics: ``loss``, ``test_loss``, ``test_accuracy``, ``skew`` [R, E], and ``client_loss``, ``client_accuracy``
@@ -52,7 +52,7 @@ class Result:
             clients: Whether to keep every client's loss and accuracy.
             model: Whether to keep the final model, as model/...
         """
-        arrays = {"share": self.share, "evaluated": self.evaluated}
+        arrays = {"share": self.shares[row], "evaluated": self.evaluated}
         if self.payload != Payload():
             arrays["payload"] = np.asarray(self.payload)
         arrays |= {f"metrics/{name}": self.metric(name)[row] for name in METRICS}
@@ -86,6 +86,11 @@ class Result:
             records=group("records/"),
             payload=Payload(*map(int, arrays.get("payload", Payload()))),
         )
+
+    @property
+    def shares(self) -> Numbers:
+        """Each client's share of the data in each run, [R, K]."""
+        return np.broadcast_to(self.share, (len(self.runs), self.share.shape[-1]))
 
     @property
     def rounds(self) -> int:
@@ -122,7 +127,7 @@ class Result:
     @property
     def counts(self) -> Numbers:
         """The number of seats of each client that came back, [R, K]."""
-        K = len(self.share)
+        K = self.share.shape[-1]
         return np.stack([np.bincount(seats[seats >= 0], minlength=K) for seats in self.records["clients"]])
 
     @property
@@ -150,6 +155,7 @@ class Result:
         return replace(
             self,
             runs=[self.runs[r] for r in keep],
+            share=self.share[keep] if self.share.ndim == 2 else self.share,
             metrics={name: table[keep] for name, table in self.metrics.items()},
             records={name: table[keep] for name, table in self.records.items()},
             params=jax.tree.map(lambda leaf: leaf[keep], self.params),
@@ -247,7 +253,7 @@ class Result:
 
 
 def concatenate(results: list[Result]) -> Result:
-    """The runs of several results as one, row below row; ``share`` is the first one's.
+    """The runs of several results as one, row below row.
 
     Args:
         results: Results with the same rounds and evaluations.
@@ -261,9 +267,11 @@ def concatenate(results: list[Result]) -> Result:
     first = results[0]
     if any(one.rounds != first.rounds or not np.array_equal(one.evaluated, first.evaluated) for one in results):
         raise ValueError("concatenate: results must have the same rounds and evaluations, got different ones")
+    same = all(np.array_equal(one.share, first.share) for one in results)
     return replace(
         first,
         runs=[run for one in results for run in one.runs],
+        share=first.share if same else np.concatenate([one.shares for one in results]),
         metrics={name: np.concatenate([one.metrics[name] for one in results]) for name in first.metrics},
         records={name: np.concatenate([one.records[name] for one in results]) for name in first.records},
         params=None,

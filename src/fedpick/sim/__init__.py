@@ -24,15 +24,16 @@ from fedpick.sim.datasets import (
     quadratic_optimum,
     verify_fashion_mnist,
 )
-from fedpick.sim.evaluation import batch_losses, full_losses
-from fedpick.sim.federation import Federation, Summary, pixels
+from fedpick.sim.federation import Federation, pixels
 from fedpick.sim.local import Local, train
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
+from fedpick.sim.polls import batch_losses, full_losses
 from fedpick.sim.preflight import check_fit
 from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.simulation import simulate
+from fedpick.sim.summary import Summary
 from fedpick.sim.transformer import Transformer, transformer_base
 from fedpick.sim.vision import CNN, ResNet
 

@@ -31,8 +31,9 @@ class Data(Protocol):
     """A description of data, as an experiment holds it: a frozen dataclass.
 
     It may have more: a field ``seed``, which ``redraw`` changes; a field ``path``, relative to the file of the
-    experiment; ``sha256``, a sum over the file at that path, by which the data are known; and ``extent``, about how
-    many samples, inputs and outputs there are, from which running times are guessed.
+    experiment; ``sha256``, a sum over the file at that path, by which the data are known; ``extent``, about how many
+    samples, inputs and outputs there are, from which running times are guessed; and ``shares_samples``, true where its
+    field ``partition`` only deals the samples out: it is then given a list of them for runs that differ in it.
     """
 
     def federation(self) -> Federation:
@@ -155,6 +156,7 @@ class Digits:
     partition: Partition = Dirichlet(K=30, alpha=0.3)
     seed: int = 0
     extent = (1_797, 64, 10)
+    shares_samples = True
 
     def federation(self) -> Federation:
         try:
@@ -193,6 +195,7 @@ class FashionMNIST:
 
     partition: Partition = Dirichlet(K=100, alpha=0.3)
     extent = (70_000, 784, 10)
+    shares_samples = True
 
     def federation(self, folder: str | Path | None = None) -> Federation:
         """The clients and their data; ``folder`` is where the files are."""

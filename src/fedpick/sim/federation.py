@@ -1,8 +1,9 @@
 """Who holds which data: flat arrays sorted by client, with offsets, so that nothing is padded to the largest client."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,12 @@ from jaxtyping import Array, Float, Int, Real
 
 from fedpick.metrics import Numbers
 from fedpick.pytrees import pytree, static
+from fedpick.sim.host_samples import HostSamples, has_room
+from fedpick.sim.summary import Summary
 from fedpick.validation import natural
+
+CHECKED = 100_000  # rows at a time: a table of all would be a quarter of the data more
+OWN = ("order", "start", "count", "size", "test_order")  # what a federation for each run has for each
 
 
 def as_float(x: Array) -> Array:
@@ -25,18 +31,28 @@ def pixels(x: Array) -> Array:
     return scaled
 
 
+PartitionLike = Callable[[Numbers], Numbers]
+
+
 @pytree
 class Federation:
     """The data of K clients and the test set; usually made by ``from_arrays`` or ``from_partition``.
 
+    A federation for each of R runs is one value, too: ``order``, ``start``, ``count``, ``size`` and ``test_order`` then
+    have an axis [R] more, and all runs share the samples.
+
     Args:
-        x: Inputs of all clients, sorted by client.
+        x: Inputs of all clients, sorted by client unless there is an ``order``.
         y: Labels, 0..classes-1.
         start: First sample of each client.
         count: Number of samples of each client, which follow the first.
         size: What strategies and the global objective go by: p_k = size_k / sum size.
         test_x: Inputs of the test set, which may be empty.
         test_y: Labels of the test set.
+        order: The rows of x and y in the order by client, which ``start`` counts in; None where they are sorted.
+        test_order: The rows of the test set that belong to a run, -1 beyond the last; None where all do.
+        part: Samples of a client that are summed at a time in evaluations; by default by how many a client holds.
+        host: The inputs, where they stay in the host's memory; x is then empty.
         classes: Number of classes; static.
         largest: The largest count; static.
         prepare: Turns stored inputs into what a model sees, when they are gathered: images stay bytes in memory.
@@ -49,26 +65,76 @@ class Federation:
     x: Real[Array, " N ..."]
     y: Int[Array, " N"]
     _: KW_ONLY
-    start: Int[Array, " K"]
-    count: Int[Array, " K"]
-    size: Real[Array, " K"]
+    start: Int[Array, "*R K"]
+    count: Int[Array, "*R K"]
+    size: Real[Array, "*R K"]
     test_x: Real[Array, " n ..."]
     test_y: Int[Array, " n"]
     classes: int = static()
     largest: int = static()
     prepare: Callable[[Array], Array] = static(default=as_float)
     name: str = static(default="own data")
+    order: Int[Array, "*R places"] | None = None
+    test_order: Int[Array, "*R test_places"] | None = None
+    part: int = static(default=0)
+    host: HostSamples | None = static(default=None)
 
     @property
     def num_clients(self) -> int:
         """K."""
-        return int(self.start.shape[0])
+        return int(self.start.shape[-1])
 
     @property
-    def share(self) -> Float[Array, " K"]:
+    def num_samples(self) -> int:
+        """The samples of all clients; where runs differ, of the run that has most."""
+        return int((self.y if self.order is None else self.order).shape[-1])
+
+    @property
+    def num_runs(self) -> int | None:
+        """R, where there is a federation for each of R runs."""
+        return int(self.start.shape[0]) if self.start.ndim == 2 else None
+
+    @property
+    def share(self) -> Float[Array, "... K"]:
         """p_k, each client's part of the data."""
         size = self.size.astype(jnp.float32)
-        return size / size.sum()
+        return size / size.sum(axis=-1, keepdims=True)
+
+    @property
+    def part_size(self) -> int:
+        """The number of samples of a client that are summed at a time: a power of two, small against what it holds."""
+        return self.part or _part_size(self.num_samples, self.num_clients)
+
+    def locate(self, place: Int[Array, "..."]) -> Int[Array, "..."]:
+        """The rows of x and y at these places in the order by client."""
+        return place if self.order is None else self.order[place]
+
+    def inputs(self, row: Int[Array, "..."]) -> Real[Array, "..."]:
+        """The inputs of these rows, as they are stored."""
+        return self.x[row] if self.host is None else self.host.fetch(row)
+
+    def axes(self) -> "Federation":
+        """The axis of the runs in each leaf for ``jax.vmap``, None where it is shared."""
+        shared: Federation = jax.tree.map(lambda leaf: None, self)
+        if self.num_runs is None:
+            return shared
+        own: Any = {name: None if getattr(self, name) is None else 0 for name in OWN}
+        return dataclasses.replace(shared, **own)
+
+    def rows(self, runs: Any) -> "Federation":
+        """The federation of one run, or those of some of the runs; the same where all runs share one.
+
+        Args:
+            runs: The number of a run, a slice, or an array of numbers.
+        """
+        if self.num_runs is None:
+            return self
+        leaves = {name: getattr(self, name) for name in OWN}
+        own: Any = {name: None if leaf is None else leaf[runs] for name, leaf in leaves.items()}
+        part = self.part
+        if part and not isinstance(runs, int):  # as each of them has alone
+            part = min(_part_size(int(total), self.num_clients) for total in np.asarray(own["count"]).sum(axis=1))
+        return dataclasses.replace(self, **own, part=part)
 
     @classmethod
     def from_arrays(
@@ -83,22 +149,27 @@ class Federation:
         size: Any = None,
         prepare: Callable[[Array], Array] = as_float,
         name: str = "own data",
+        on_host: bool | None = None,
     ) -> "Federation":
         """A federation from one row per sample.
 
         Args:
             x: Inputs, a row per sample; bytes stay bytes, all else becomes float32.
             y: Labels, 0..classes-1.
-            client: The client that holds each sample, 0..K-1.
+            client: The client that holds each sample, 0..K-1; [R, N] for R runs with the same samples, each dealt out
+                in its own way.
             test: Inputs and labels of the test set; by default there is none.
             num_clients: K; by default one more than the largest client.
             classes: Number of classes; by default one more than the largest label.
             size: What p_k is in proportion to; by default the number of samples.
             prepare: As for ``Federation``.
             name: For reports.
+            on_host: Whether the inputs stay in the host's memory, or in the file that x is mapped from
+                (``numpy.memmap``), and are fetched for each round; by default where the device has no room for them.
         """
         x, y, client = np.asarray(x), np.asarray(y), np.asarray(client)
-        _labels("client", client, len(x))
+        for row in client if client.ndim == 2 else [client]:
+            _labels("client", row, len(x))
         K = int(client.max()) + 1 if num_clients is None else natural(cls, "num_clients", num_clients)
         _below("client", client, K, "num_clients")
         x = _narrow("x", x)
@@ -111,93 +182,83 @@ class Federation:
         total = int(max(y.max(), test_y.max(initial=0))) + 1 if classes is None else natural(cls, "classes", classes)
         _below("y", y, total, "classes")
         _below("test y", test_y, total, "classes")
-        count = np.bincount(client, minlength=K)
+        count = np.stack([np.bincount(row, minlength=K) for row in client.reshape(-1, len(x))])
         if not count.all():
-            empty = np.flatnonzero(count == 0)
-            raise ValueError(
-                f"Federation: every client must hold at least 1 sample, got none for clients {_few(empty)}"
-            )
-        size = count if size is None else np.asarray(size)
-        if size.shape != (K,) or size.dtype.kind not in "iuf" or not ((size >= 1e-30) & (size <= 1e30)).all():
+            which = _few(np.flatnonzero((count == 0).any(axis=0)))
+            raise ValueError(f"Federation: every client must hold at least 1 sample, got none for clients {which}")
+        size = count.reshape(*client.shape[:-1], K) if size is None else np.asarray(size)
+        if size.shape[-1:] != (K,) or size.dtype.kind not in "iuf" or not ((size >= 1e-30) & (size <= 1e30)).all():
             raise ValueError(f"Federation: size must be K={K} numbers between 1e-30 and 1e30, got {size!r}")
-        if not (client[:-1] <= client[1:]).all():  # data that come sorted are not copied: they may be gigabytes
-            order = np.argsort(client, kind="stable")
-            x, y = x[order], y[order]
+        count, order = count.reshape(*client.shape[:-1], K), None
+        on_host = not has_room(x) if on_host is None else on_host
+        if client.ndim == 2:
+            order = jnp.asarray(np.stack([_by_client(row, K) for row in client]), jnp.int32)
+        elif not (client[:-1] <= client[1:]).all():  # data that come sorted are not copied: they may be gigabytes
+            by_client = _by_client(client, K)
+            order = jnp.asarray(by_client, jnp.int32) if on_host else None
+            x, y = (x, y) if on_host else (x[by_client], y[by_client])
         return cls(
-            x=jax.device_put(x),  # jnp.asarray would hold a second copy on the way
+            x=jax.device_put(x[:0] if on_host else x),  # jnp.asarray would hold a second copy on the way
             y=jnp.asarray(y, jnp.int32),
-            start=jnp.asarray(np.concatenate([[0], np.cumsum(count)[:-1]]), jnp.int32),
+            start=jnp.asarray(np.cumsum(count, axis=-1) - count, jnp.int32),
             count=jnp.asarray(count, jnp.int32),
-            size=jnp.asarray(size.astype(np.float32)),
+            size=jnp.asarray(np.broadcast_to(size, count.shape).astype(np.float32)),
             test_x=jax.device_put(test_x),
             test_y=jnp.asarray(test_y, jnp.int32),
             classes=total,
             largest=int(count.max()),
             prepare=prepare,
             name=name,
+            order=order,
+            host=HostSamples(x) if on_host else None,
         )
 
     @classmethod
-    def from_partition(cls, x: Any, y: Any, partition: Callable[[Numbers], Numbers], **options: Any) -> "Federation":
+    def from_partition(
+        cls, x: Any, y: Any, partition: PartitionLike | Sequence[PartitionLike], **options: Any
+    ) -> "Federation":
         """A federation whose clients are made by a partition of the labels.
 
         Args:
             x: Inputs, a row per sample.
             y: Labels, 0..classes-1.
-            partition: Maps the labels to clients, such as ``Dirichlet(K=100, alpha=0.3)``.
+            partition: Maps the labels to clients, such as ``Dirichlet(K=100, alpha=0.3)``; a list for as many runs.
             **options: As for ``from_arrays``.
 
         >>> from fedpick.sim import IID
         >>> Federation.from_partition(x=[[0.0]] * 6, y=[0, 1] * 3, partition=IID(K=2)).count
         Array([3, 3], dtype=int32)
         """
-        return cls.from_arrays(x, y, partition(np.asarray(y)), num_clients=getattr(partition, "K", None), **options)
+        y = np.asarray(y)
+        if isinstance(partition, Sequence):
+            client, K = np.stack([one(y) for one in partition]), {getattr(one, "K", None) for one in partition}
+            return cls.from_arrays(x, y, client, num_clients=K.pop() if len(K) == 1 else None, **options)
+        return cls.from_arrays(x, y, partition(y), num_clients=getattr(partition, "K", None), **options)
 
-    def summary(self) -> "Summary":
-        """Sizes and labels by client; prints as a few lines.
+    def summary(self) -> Summary:
+        """Sizes and labels by client, of the first run where each has its own; prints as a few lines.
 
         >>> federation = Federation.from_arrays(x=[[0.1], [0.2], [0.3]], y=[0, 1, 1], client=[1, 0, 1])
         >>> federation.summary().labels
         array([[0, 1],
                [1, 1]])
         """
-        client = np.repeat(np.arange(self.num_clients), np.asarray(self.count))
+        one = self.rows(0)
+        client = np.repeat(np.arange(self.num_clients), np.asarray(one.count))
         labels = np.zeros((self.num_clients, self.classes), np.int64)
-        np.add.at(labels, (client, np.asarray(self.y)), 1)
+        np.add.at(labels, (client, np.asarray(one.y[one.locate(jnp.arange(len(client)))])), 1)
         return Summary(self.name, labels, int(self.test_y.shape[0]))
 
 
-class Summary(NamedTuple):
-    """What a federation looks like: ``labels[k, c]`` samples of class c at client k, for a heat map."""
+def _by_client(client: Numbers, K: int) -> Numbers:
+    """The samples in the order by client; clients as short numbers, which are sorted ten times faster."""
+    return np.argsort(client.astype(np.min_scalar_type(K)), kind="stable")
 
-    name: str
-    labels: Numbers
-    test: int
 
-    @property
-    def sizes(self) -> Numbers:
-        """Samples by client."""
-        sizes: Numbers = self.labels.sum(axis=1)
-        return sizes
-
-    @property
-    def classes_per_client(self) -> Numbers:
-        """How many different labels each client holds."""
-        classes: Numbers = (self.labels > 0).sum(axis=1)
-        return classes
-
-    def __str__(self) -> str:
-        sizes, classes = self.sizes, self.classes_per_client
-        top = np.sort(sizes)[::-1][: max(1, len(sizes) // 10)].sum() / sizes.sum()
-        return "\n".join(
-            [
-                f"{self.name}: {len(sizes)} clients, {sizes.sum():,} samples, {self.test:,} test samples",
-                f"  samples per client: {sizes.min()} to {sizes.max()}, median {np.median(sizes):.0f};"
-                f" the largest tenth holds {top:.0%}",
-                f"  classes per client: {classes.min()} to {classes.max()} of {self.labels.shape[1]},"
-                f" mean {classes.mean():.1f}",
-            ]
-        )
+def _part_size(samples: int, K: int) -> int:
+    mean = samples // K
+    exponent = mean.bit_length() - 1 if mean < 8 else max(3, (mean // 32).bit_length() - 1)
+    return 1 << min(6, exponent)
 
 
 def _narrow(name: str, x: Numbers) -> Numbers:
@@ -207,10 +268,13 @@ def _narrow(name: str, x: Numbers) -> Numbers:
     if x.dtype == np.uint8:
         return x
     with np.errstate(over="ignore"):
-        x = x.astype(np.float32)
-    if not np.isfinite(x).all():
-        row = int(np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(axis=1))[0])
-        raise ValueError(f"Federation: {name} must be finite in float32, got NaN or infinity in row {row}")
+        x = x.astype(np.float32, copy=False)
+    for first in range(0, len(x), CHECKED):
+        rows = x[first : first + CHECKED]
+        finite = np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
+        if not finite.all():
+            row = first + int(np.flatnonzero(~finite)[0])
+            raise ValueError(f"Federation: {name} must be finite in float32, got NaN or infinity in row {row}")
     return x
 
 

@@ -209,9 +209,9 @@ def _steps(
 
     def step(carry: Any, batch: Any) -> Any:
         # Few arrays to take a step's part from, and no sum: each would be a kernel more per step on a GPU.
-        (w, memory, total), ((sample, y), part, key) = carry, batch
+        (w, memory, total), ((sample, y), part, key, x) = carry, batch
         part = parts[0] if one_size else part
-        x = federation.prepare(federation.x[sample])
+        x = federation.prepare(federation.inputs(sample) if x is None else x)
 
         def loss(w: Params) -> tuple[Float[Array, ""], Any]:
             real, losses = part > 0, model.losses(w, x, y, key)
@@ -222,8 +222,10 @@ def _steps(
         change, memory = method.update(local.regularized(gradient, w, params), memory, w)
         return (optax.apply_updates(w, change), memory, jax.tree.map(jnp.add, total, of_samples)), None
 
-    samples = jnp.stack([start + index, federation.y[start + index]], axis=1)
-    inputs = (samples, None if one_size else parts, jax.random.split(noise_key, local.tau))
+    row = federation.locate(start + index)
+    samples = jnp.stack([row, federation.y[row]], axis=1)
+    fetched = None if federation.host is None else federation.inputs(row)  # for all steps at once
+    inputs = (samples, None if one_size else parts, jax.random.split(noise_key, local.tau), fetched)
     none = jnp.zeros(local.b, jnp.float32)
     totals = (none, none) if squares else none
     return _Steps((params, method.init(params), totals), inputs, step)

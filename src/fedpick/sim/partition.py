@@ -71,27 +71,28 @@ class Dirichlet:
     def __call__(self, labels: Numbers) -> Numbers:
         _enough(self, labels)
         rng = np.random.default_rng(self.seed)
+        classes = _by_label(labels)
         for _ in range(1000):
-            client = self._draw(rng, labels)
+            client = self._draw(rng, classes, len(labels))
             if np.bincount(client, minlength=self.K).min() >= self.least:
                 return client
         rule = f"low enough to be met (1000 draws of K={self.K}, alpha={self.alpha} did not)"
         raise ValueError(f"Dirichlet: least must be {rule}, got {self.least}")
 
-    def _draw(self, rng: np.random.Generator, labels: Numbers) -> Numbers:
-        client = np.empty(len(labels), np.int64)
+    def _draw(self, rng: np.random.Generator, classes: list[Numbers], samples: int) -> Numbers:
+        client = np.empty(samples, np.int64)
         held = np.zeros(self.K, np.int64)
-        for label in np.unique(labels):
-            rows = rng.permutation(np.flatnonzero(labels == label))
+        for of_class in classes:
+            rows = rng.permutation(of_class)
             part = rng.dirichlet(np.full(self.K, self.alpha))
             if self.capped:
-                part = part * (held < len(labels) / self.K)
+                part = part * (held < samples / self.K)
             if not part.sum() > 0:  # everybody else is full, or the draw has underflowed
                 part = np.ones(self.K)
             ends = (np.cumsum(part / part.sum())[:-1] * len(rows)).astype(np.int64)
-            for k, mine in enumerate(np.split(rows, ends)):
-                client[mine] = k
-                held[k] += len(mine)
+            number = np.diff(ends, prepend=0, append=len(rows))
+            client[rows] = np.repeat(np.arange(self.K), number)
+            held += number
         return client
 
 
@@ -160,6 +161,13 @@ class PowerLaw:
         # One sample each, the rest by share.
         client = np.repeat(np.arange(self.K), 1 + rng.multinomial(len(labels) - self.K, part / part.sum()))
         return rng.permutation(client)
+
+
+def _by_label(labels: Numbers) -> list[Numbers]:
+    """The samples of each class."""
+    values, inverse = np.unique(labels, return_inverse=True)
+    order = np.argsort(inverse.astype(np.min_scalar_type(len(values))), kind="stable")
+    return np.split(order, np.cumsum(np.bincount(inverse))[:-1])
 
 
 def _clients(partition: Any) -> None:

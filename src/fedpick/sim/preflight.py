@@ -1,6 +1,7 @@
 """The checks of `simulate`: mistakes as one sentence before the first round, and warnings."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from fedpick.sim.local import Local
 from fedpick.sim.models import Model
 from fedpick.sim.optimizers import Server
 from fedpick.sim.records import Record
+from fedpick.sim.stacking import federations_of
 from fedpick.validation import require
 
 
@@ -34,6 +36,10 @@ def check_options(rounds: Any, every: Any, until: Any, watch: Any) -> int:
 
 def resolve(data: Any, model: Any) -> tuple[Federation, Model]:
     """The federation and the model, built where they are descriptions."""
+    if isinstance(data, Sequence):
+        if not data:
+            raise ValueError("simulate: federation must be one, or one for each seed, got an empty list")
+        data = federations_of(data)
     federation = data.federation() if not isinstance(data, type) and hasattr(data, "federation") else data
     if isinstance(federation, Federation) and not isinstance(model, type) and hasattr(model, "build"):
         return federation, model.build(federation)
@@ -61,7 +67,8 @@ def check_kinds(
     for leaf in jax.tree.leaves(params):
         if getattr(leaf, "dtype", None) != jnp.float32:
             raise ValueError(f"simulate: model must have float32 parameters, got {leaf}")
-    x, y = federation.prepare(federation.x[:2]), federation.y[:2]
+    two = jnp.arange(min(2, federation.y.shape[0]))
+    x, y = federation.prepare(federation.inputs(two)), federation.y[two]
     for name, output in (("losses", lambda p: model.losses(p, x, y, None)), ("predict", lambda p: model.predict(p, x))):
         try:
             shape = jax.eval_shape(output, params).shape
@@ -86,7 +93,7 @@ def check_fit(federation: Federation, selector: Selector[Any], *worlds: Availabi
     """
     K = federation.num_clients
     facts = {fact: jnp.ones(K, bool if fact == "leaving" else jnp.float32) for fact in needs(selector) & {*FACTS}}
-    clients, keys = Clients(federation.size, jnp.ones(K, bool), **facts), round_keys(0, 0)
+    clients, keys = Clients(federation.rows(0).size, jnp.ones(K, bool), **facts), round_keys(0, 0)
     leaves, tree = jax.tree.flatten(selector)
     for values in set(zip(*np.broadcast_arrays(*leaves, [0]), strict=True)):
         one = jax.tree.unflatten(tree, values[:-1])
@@ -107,9 +114,10 @@ def check_first_losses(client_loss: Any) -> None:
 
 def warn_of_small_clients(federation: Federation, local: Local) -> None:
     """Warn where b is more than some clients hold."""
-    small = int((np.asarray(federation.count) < local.b).sum())
+    count = np.asarray(federation.count)
+    small = int((count < local.b).sum())
     if small and local.batches == "distinct" and local.b > 1:
-        which = f"{small} of {federation.num_clients} clients"
+        which = f"{small} of {count.size} clients"
         warnings.warn(f"simulate: b={local.b} is more than {which} hold; they use all they have", stacklevel=3)
 
 

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from fedpick.protocol import Clients, Selection, Selector, needs
-from fedpick.sim.evaluation import POLLS
 from fedpick.sim.models import Params
+from fedpick.sim.polls import POLLS
 
 UPDATES = frozenset({"norm", "sketch", "head"})  # of ``Report``: what each strategy measures its own way
 

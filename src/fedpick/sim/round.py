@@ -7,17 +7,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jax.sharding import Mesh
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from fedpick.protocol import Clients, Report, Selector, init_key, needs, pick, polled, round_keys, seat_key
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
-from fedpick.sim.evaluation import POLLS, Evaluation, evaluate_clients, evaluate_test_set
+from fedpick.sim.evaluation import Evaluation, evaluate
 from fedpick.sim.federation import Federation
-from fedpick.sim.local import Local, train, train_seats
+from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server
+from fedpick.sim.polls import POLLS
 from fedpick.sim.records import UPDATES, Choice, Outcome, Record, Request
+from fedpick.sim.spread import spread_candidates, spread_rows
 from fedpick.updates import measure
 
 
@@ -26,7 +29,7 @@ class Setup:
     """Everything that decides a run, except its seed.
 
     A setup of many runs has an array with one entry per run for each number of the selector, of ``local`` or of
-    ``server`` that differs between them. All else is shared.
+    ``server`` that differs between them, and may have a federation for each. All else is shared.
     """
 
     federation: Federation
@@ -38,6 +41,7 @@ class Setup:
     failures: Failures = Failures()
     devices: Devices = Devices()
     unroll: int = static(default=1)
+    mesh: Mesh | None = static(default=None)
 
     def map_own(self, function: Callable[[Any], Any]) -> "Setup":
         """Apply a function to every number that may differ between runs."""
@@ -46,7 +50,8 @@ class Setup:
 
     def rows(self, runs: int | slice) -> "Setup":
         """The setup of one run or of some of the runs."""
-        return self.map_own(lambda leaf: leaf[runs] if jnp.ndim(leaf) else leaf)
+        own = self.map_own(lambda leaf: leaf[runs] if jnp.ndim(leaf) else leaf)
+        return dataclasses.replace(own, federation=self.federation.rows(runs))
 
     def axes(self) -> "Setup":
         """The axis of the runs in each leaf for ``jax.vmap``, None where it is shared.
@@ -55,7 +60,8 @@ class Setup:
         """
         own = self.map_own(lambda leaf: 0 if jnp.ndim(leaf) else None)
         shared: Setup = jax.tree.map(lambda leaf: None, self)
-        return dataclasses.replace(shared, selector=own.selector, local=own.local, server=own.server)
+        parts: Any = {"selector": own.selector, "local": own.local, "server": own.server}
+        return dataclasses.replace(shared, federation=self.federation.axes(), **parts)
 
 
 class RunState(NamedTuple):
@@ -117,7 +123,12 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
     def poll(key: PRNGKeyArray, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
         assert kind is not None
         key, now = keys.train if kind.trains else key, jnp.asarray(t, jnp.int32)
-        answers = kind.answers(federation, setup.model, local, params=params, asked=asked, key=key, t=now)
+
+        def answer(shared: Any, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
+            federation, model, local, params, key, t = shared
+            return kind.answers(federation, model, local, params=params, asked=asked, key=key, t=t)
+
+        answers = spread_candidates(answer, (federation, setup.model, local, params, key, now), asked)
         if not kind.trains:
             return answers
         duration = setup.devices.poll_seconds(kind.samples(count, local), model_bytes, kind.trains)
@@ -151,13 +162,20 @@ def work(
     seats = jnp.zeros_like(seats) if trains else seats  # as in the poll, when there were no seats yet
 
     own_keys = jax.vmap(functools.partial(seat_key, key))(seats, seated)
-    squares = "square_loss" in request.measured
-    options: dict[str, Any] = {"params": progress.params, "t": jnp.asarray(t, jnp.int32), "squares": squares}
-    training = (federation, setup.model, local)
+    now, squares = jnp.asarray(t, jnp.int32), "square_loss" in request.measured
+
+    def training(shared: Any, clients: Int[Array, " n"], keys: Key[Array, " n"]) -> Trained:
+        federation, model, local, params, t = shared
+        options: dict[str, Any] = {"params": params, "t": t, "squares": squares, "unroll": setup.unroll}
+        return train_seats(federation, model, local, clients=clients, keys=keys, **options)
+
     if inspect is None:
-        trained = train_seats(*training, clients=seated, keys=own_keys, unroll=setup.unroll, **options)
+        shared = federation, setup.model, local, progress.params, now
+        trained = spread_rows(training, shared, seated, own_keys)
     else:
-        trained = inspect(lambda key, client: train(*training, client=client, key=key, **options), own_keys, selection)
+        options: dict[str, Any] = {"params": progress.params, "t": now, "squares": squares}
+        alone = functools.partial(train, federation, setup.model, local, **options)
+        trained = inspect(lambda key, client: alone(client=client, key=key), own_keys, selection)
 
     samples = local.samples(count)
     seconds = setup.devices.train_seconds(samples, model_bytes)
@@ -230,28 +248,6 @@ def _facts(setup: Setup, seed: Any, t: Any, model_bytes: int) -> dict[str, Array
         later, _ = jax.random.split(round_keys(seed, t + 1).world)
         facts["leaving"] = ~setup.availability(later, t + 1, K)
     return facts
-
-
-def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
-    """The metrics of a model.
-
-    ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
-    F_k(w') - F_k*, over the same mean by share, at the present model w'. For F_k* stands the lowest value that the
-    objective can take (0, or -1 for minus-probability), because the true optimum is not known.
-
-    Args:
-        federation: The clients and their data.
-        model: The model.
-        params: Its parameters w'.
-        chosen: The sum of the weights of each client since the last evaluation.
-    """
-    client_loss, client_accuracy = evaluate_clients(federation, model, params)
-    test_loss, test_accuracy = evaluate_test_set(federation, model, params)
-    loss = jnp.sum(federation.share * client_loss)
-    gap = client_loss - model.lowest
-    chosen = chosen / chosen.sum()
-    skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
-    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
 
 
 def _rescaled(weights: Float[Array, " m"], back: Bool[Array, " m"]) -> Float[Array, " m"]:

@@ -3,14 +3,14 @@
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from fedpick.metrics import Payload
+from fedpick.metrics import Numbers, Payload
 from fedpick.protocol import Selector, init_key, payload
 from fedpick.results import Result
 from fedpick.sim import preflight
@@ -36,7 +36,7 @@ LOG = logging.getLogger("fedpick")
 
 
 def simulate(
-    federation: Federation | Data,
+    federation: Federation | Data | Sequence[Federation | Data],
     model: Model | ModelSpec,
     selector: Selector[Any],
     local: Local,
@@ -53,6 +53,7 @@ def simulate(
     progress: bool | None = None,
     watch: Callable[[Result], object] | None = None,
     jit: bool = True,
+    spread_seats: bool = False,
 ) -> Result:
     """Federated averaging with any strategy: ``rounds`` rounds for each seed, all runs in one compiled program.
 
@@ -60,7 +61,8 @@ def simulate(
     run with every seed, and several arrays are taken together, entry by entry. Ctrl-C returns the rounds that are done.
 
     Args:
-        federation: The clients and their data, or a description of them such as ``Synthetic(1, 1)``.
+        federation: The clients and their data, or a description of them such as ``Synthetic(1, 1)``; or a list with one
+            for each seed.
         model: The model that they train, or a description of it such as ``Logistic()``.
         selector: The strategy, such as ``PowerOfChoice(m=3, d=6)``.
         local: Local training: steps, mini-batches, learning rate.
@@ -77,6 +79,8 @@ def simulate(
         watch: Called with the result so far (read-only) before the first round and after each chunk of about a
             hundred, in the thread of this call.
         jit: False plays without compilation: slow, and errors name the round and the client.
+        spread_seats: Whether all devices, of all hosts, play each run together, with its seats, candidates and
+            evaluations divided among them; by default each device plays runs of its own.
 
     >>> from fedpick import Rand
     >>> from fedpick.sim import Quadratic, QuadraticModel
@@ -93,11 +97,11 @@ def simulate(
     runs, names = sweep(Setup(lean, built, selector, local, server, availability, failures, devices), seeds)
     preflight.check_fit(data, runs.setup.selector, availability, failures)
     preflight.warn_of_small_clients(data, local)
-    mine = hosts.shares(len(names))[jax.process_index()]
+    mine = range(len(names)) if spread_seats else hosts.shares(len(names))[jax.process_index()]
     hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
 
     keep_programs()
-    runner: Runner = (Bundles if jit else EagerRuns)(runs.rows(mine))
+    runner: Runner = Bundles(runs.rows(mine), spread_seats) if jit else EagerRuns(runs.rows(mine))
     cadence = Cadence.even(rounds, every, CHUNK)
     tables = _Tables.begin(runner.begin(), selector.m or data.num_clients)
     file = None
@@ -109,7 +113,8 @@ def simulate(
         if saved is not None:
             runner.state, tables = rows(saved, mine)
     preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
-    output = _Output(names, data, _model_bytes(built), payload(selector), cadence, file, watch)
+    share = np.asarray(runs.setup.federation.share)
+    output = _Output(names, mine, share, _model_bytes(built), payload(selector), cadence, file, watch)
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
@@ -124,7 +129,7 @@ def simulate(
         if hosts.several():
             raise  # the others would wait for this one's results
         LOG.warning("simulate: stopped after round %d of %d; the result ends there", tables.rounds, rounds)
-    params, tables = hosts.gather((runner.state.params, tables), len(names))
+    params, tables = output.whole((runner.state.params, tables))
     preflight.warn_of_few_available(selector, tables.records)
     return output.result(tables, params)
 
@@ -173,7 +178,8 @@ class _Output(NamedTuple):
     """What is made of the tables: the result, the checkpoint, and what a watch sees."""
 
     runs: list[dict[str, Any]]
-    federation: Federation
+    mine: range
+    share: Numbers
     model_bytes: int
     payload: Payload
     cadence: Cadence
@@ -184,7 +190,7 @@ class _Output(NamedTuple):
         """The result so far."""
         return Result(
             runs=[dict(run) for run in self.runs],
-            share=np.asarray(self.federation.share),
+            share=self.share,
             model_bytes=self.model_bytes,
             evaluated=np.minimum(np.arange(tables.evaluations.loss.shape[1]) * self.cadence.every, tables.rounds),
             metrics=tables.evaluations._asdict(),
@@ -194,6 +200,10 @@ class _Output(NamedTuple):
             payload=self.payload,
         )
 
+    def whole(self, tree: Any) -> Any:
+        """The rows of all runs, from those of each host where it has only its own."""
+        return tree if len(self.mine) == len(self.runs) else hosts.gather(tree, len(self.runs))
+
     def reached(self, until: tuple[str, float], tables: _Tables) -> bool:
         """Whether every run of this host has reached the target."""
         return bool(np.isfinite(self.result(tables).rounds_to(*until)).all())
@@ -201,14 +211,14 @@ class _Output(NamedTuple):
     def save(self, runner: Runner, tables: _Tables) -> None:
         """Write the checkpoint, if there is to be one."""
         if self.file is not None:
-            whole = hosts.gather((runner.state, tables), len(self.runs))
+            whole = self.whole((runner.state, tables))
             if jax.process_index() == 0:
                 self.file.save(whole)
 
     def show(self, tables: _Tables) -> None:
         """Call the watch, if there is one."""
         if self.watch is not None:
-            whole = hosts.gather(tables, len(self.runs))
+            whole = self.whole(tables)
             if jax.process_index() == 0:
                 self.watch(self.result(jax.tree.map(_read_only, whole)))
 

@@ -3,6 +3,8 @@
 On a GPU a bundle is a batch of runs, as many as fit into its memory. On a CPU it is a single run, because a batch of
 small matrix products is no faster there than one after the other, and many bundles keep all cores busy. A run then
 depends on no other run, bit for bit, however many there are and wherever they are played.
+
+Where the seats are spread, all devices of all hosts play every bundle together: they are one place.
 """
 
 import dataclasses
@@ -10,10 +12,12 @@ import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
 
 from fedpick.sim._engine.compilation import (
     EvaluationProgram,
@@ -26,9 +30,10 @@ from fedpick.sim._engine.compilation import (
 from fedpick.sim._engine.cpu import cpu_form
 from fedpick.sim._engine.multihost import divide
 from fedpick.sim._engine.phases import FEW, PhasePrograms
-from fedpick.sim._engine.runner import Cadence, Chunk, Runs, concatenate, rows
+from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.round import RunState
+from fedpick.sim.spread import AXIS, EVERYWHERE
 
 ON_CPU = 1  # runs in a bundle
 MUCH = 10**9  # samples times parameters: some milliseconds
@@ -36,20 +41,31 @@ FEW_SEATS = 10  # of all runs of a bundle, in which kernels do little
 STRETCH = 5  # steps without a loop around them; more take less time, and long to compile
 
 
-class Bundle(NamedTuple):
-    """Some of the runs, and the device they are on."""
+Place: TypeAlias = jax.Device | NamedSharding
+Form = tuple[Place, int, int]  # what decides a program: the place, the number of runs, and the federation's part
 
-    device: jax.Device
+
+class Bundle(NamedTuple):
+    """Some of the runs, and where they are."""
+
+    place: Place
     runs: range
 
 
 class Bundles:
-    """The compiled ``Runner``: the runs of this host in bundles, whose states stay on the devices."""
+    """The compiled ``Runner``: the runs of this host in bundles, whose states stay on the devices.
 
-    def __init__(self, runs: Runs) -> None:
+    Args:
+        runs: The runs.
+        spread_seats: Whether all devices, of all hosts, play each run together; otherwise each has runs of its own.
+    """
+
+    def __init__(self, runs: Runs, spread_seats: bool = False) -> None:
         self.runs, self.number = runs, len(runs.seeds)
-        devices = _devices()[: self.number]
-        self.setups = {device: jax.device_put(runs.setup, device) for device in devices}
+        self.mesh = Mesh(np.asarray(jax.devices()), (AXIS,)) if spread_seats else None
+        places = _devices()[: self.number] if self.mesh is None else [NamedSharding(self.mesh, EVERYWHERE)]
+        setup = dataclasses.replace(runs.setup, mesh=self.mesh)
+        self.setups = {place: _put(setup, place) for place in places}
         self.progress: list[RunState] = []  # of each bundle
         self._divide(at_most=self.number)
 
@@ -58,7 +74,7 @@ class Bundles:
         for bundle, own in zip(self.bundles, self.own, strict=True):
             models = jit_program(first_models)(own.setup.model, own.seeds)
             # A state that is the same for all runs, such as zeros, would otherwise be on the default device.
-            self.progress.append(jax.device_put(jit_program(start)(own, models), bundle.device))
+            self.progress.append(_put(jit_program(start)(own, models), bundle.place))
         first: Evaluation = self._run(self._compile(EvaluationProgram))
         return first
 
@@ -66,7 +82,7 @@ class Bundles:
         form: Callable[..., Any] = compile_chunk
         if self._evaluates_mostly(cadence.every):
             form = SplitPrograms
-        elif cadence.rounds <= FEW and _on_cpu(self.bundles[0].device):
+        elif cadence.rounds <= FEW and self.mesh is None and _on_cpu(self.bundles[0].place):
             form = PhasePrograms
         programs = self._compile(functools.partial(form, cadence), first, cadence.stop)
         new: Chunk = self._run(programs, first, cadence.stop, tick=tick)
@@ -79,30 +95,30 @@ class Bundles:
 
     @state.setter
     def state(self, progress: RunState) -> None:
-        self.progress = [jax.device_put(rows(progress, bundle.runs), bundle.device) for bundle in self.bundles]
+        self.progress = [_put(rows(progress, bundle.runs), bundle.place) for bundle in self.bundles]
 
-    def _compile(self, compile_for: Callable[..., Any], *arguments: int | None) -> dict[tuple[jax.Device, int], Any]:
-        """A program for every device and size of bundle; the bundles are made smaller until all fit into memory.
+    def _compile(self, compile_for: Callable[..., Any], *arguments: int | None) -> dict[Form, Any]:
+        """A program for every form of bundle; the bundles are made smaller until all fit into memory.
 
         Not in the threads of ``_run``, which do not see the settings of a ``with jax....:`` around us.
         """
-        programs: dict[tuple[jax.Device, int], Any] = {}
+        programs: dict[Form, Any] = {}
         for bundle, own, progress in zip(self.bundles, self.own, self.progress, strict=True):
             number = len(bundle.runs)
-            if (bundle.device, number) not in programs:
+            if _form(bundle, own) not in programs:
                 program = compile_for(own, progress, *arguments)
-                fits = _runs_that_fit(program, bundle.device, number)
+                fits = _runs_that_fit(program, bundle.place, number)
                 if fits < number:
                     state = self.state
                     self._divide(at_most=fits)
                     self.state = state
                     return self._compile(compile_for, *arguments)
-                programs[bundle.device, number] = program
+                programs[_form(bundle, own)] = program
         return programs
 
     def _run(
         self,
-        programs: dict[tuple[jax.Device, int], Any],
+        programs: dict[Form, Any],
         *arguments: int | None,
         tick: Callable[[float], None] = lambda fraction: None,
     ) -> Any:
@@ -110,17 +126,19 @@ class Bundles:
         finished: list[int] = []
 
         def run(bundle: Bundle, own: Runs, progress: RunState) -> Any:
-            progress, output = programs[bundle.device, len(bundle.runs)](own, progress, *arguments)
+            progress, output = programs[_form(bundle, own)](own, progress, *arguments)
             output = jax.tree.map(np.asarray, output)
             finished.append(len(bundle.runs))
             tick(sum(finished) / self.number)
             return progress, output
 
-        at_once = max(1, (os.cpu_count() or 1) // len(self.setups)) if _on_cpu(self.bundles[0].device) else 1
-        pools = {device: ThreadPoolExecutor(at_once) for device in self.setups}
+        at_once = 1  # devices that wait for one another must have one order
+        if self.mesh is None and _on_cpu(self.bundles[0].place):
+            at_once = max(1, (os.cpu_count() or 1) // len(self.setups))
+        pools = {place: ThreadPoolExecutor(at_once) for place in self.setups}
         try:
             futures = [
-                pools[bundle.device].submit(run, bundle, own, progress)
+                pools[bundle.place].submit(run, bundle, own, progress)
                 for bundle, own, progress in zip(self.bundles, self.own, self.progress, strict=True)
             ]
             done = [future.result() for future in futures]
@@ -131,25 +149,31 @@ class Bundles:
         return concatenate([output for _, output in done])
 
     def _divide(self, at_most: int) -> None:
-        """Divide the runs into bundles of at most this size, and put each bundle's own numbers on its device."""
+        """Divide the runs into bundles of at most this size, and put each bundle's own numbers where it is."""
         self.bundles = _deal(self.number, list(self.setups), at_most)
         self.own: list[Runs] = []
-        for device, runs in self.bundles:
-            setup, seeds = Runs(self.setups[device], self.runs.seeds).rows(runs)
+        for place, runs in self.bundles:
+            setup, seeds = Runs(self.setups[place], self.runs.seeds).rows(runs)
             seats = len(runs) * (setup.selector.m or setup.federation.num_clients)
-            if device.platform != "cpu" and seats <= FEW_SEATS:  # a loop would take as long as the kernels in it
+            if not _on_cpu(place) and seats <= FEW_SEATS:  # a loop would take as long as the kernels in it
                 setup = dataclasses.replace(setup, unroll=STRETCH)
-            if _on_cpu(device):
+            if _on_cpu(place):
                 setup = dataclasses.replace(setup, model=cpu_form(setup.model, setup.federation, setup.local.b))
-            self.own.append(Runs(setup, jax.device_put(seeds, device)))
+            self.own.append(Runs(setup, _put(seeds, place)))
 
     def _evaluates_mostly(self, every: int) -> bool:
         """Whether on a CPU an evaluation is more work than the rounds before it, and much."""
         federation, selector, local = self.runs.setup.federation, self.runs.setup.selector, self.runs.setup.local
         trained = every * (selector.m or federation.num_clients) * local.tau * local.b * 3  # a step is three passes
-        evaluated = federation.y.shape[0] + federation.test_y.shape[0]
+        tests = federation.test_y if federation.test_order is None else federation.test_order
+        evaluated = federation.num_samples + tests.shape[-1]
         parameters = sum(leaf[0].size for leaf in jax.tree.leaves(self.progress[0].params))
-        return _on_cpu(self.bundles[0].device) and evaluated > trained and evaluated * parameters > MUCH
+        return (
+            _on_cpu(self.bundles[0].place)
+            and self.mesh is None
+            and evaluated > trained
+            and evaluated * parameters > MUCH
+        )
 
 
 def _devices() -> list[jax.Device]:
@@ -160,22 +184,45 @@ def _devices() -> list[jax.Device]:
     return [jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen]
 
 
-def _deal(number: int, devices: list[jax.Device], at_most: int) -> list[Bundle]:
-    """An even share of the runs for each device, in bundles of nearly the same size and no larger than allowed."""
+def _put(tree: Tree, place: Place) -> Tree:
+    """A pytree of arrays at a place; on devices of other hosts, too, which have the same arrays."""
+    if isinstance(place, jax.Device) or place.is_fully_addressable:
+        put: Tree = jax.device_put(tree, place)
+        return put
+
+    def everywhere(leaf: Any) -> Any:
+        array = np.asarray(jnp.asarray(leaf))
+        return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
+
+    put = jax.tree.map(everywhere, tree)
+    return put
+
+
+def _deal(number: int, places: list[Place], at_most: int) -> list[Bundle]:
+    """An even share of the runs for each place, in bundles of nearly the same size and no larger than allowed."""
     bundles = []
-    for device, share in zip(devices, divide(range(number), len(devices)), strict=True):
-        size = ON_CPU if _on_cpu(device) else at_most
-        bundles += [Bundle(device, runs) for runs in divide(share, -(-len(share) // size))]
+    for place, share in zip(places, divide(range(number), len(places)), strict=True):
+        size = ON_CPU if _on_cpu(place) else at_most
+        bundles += [Bundle(place, runs) for runs in divide(share, -(-len(share) // size))]
     return bundles
 
 
-def _on_cpu(device: jax.Device) -> bool:
-    return bool(device.platform == "cpu")
+def _form(bundle: Bundle, own: Runs) -> Form:
+    return bundle.place, len(bundle.runs), own.setup.federation.part
 
 
-def _runs_that_fit(program: Any, device: jax.Device, number: int) -> int:
-    """How many of the runs fit into the free memory of the device, by the compiler's estimate."""
-    free = free_memory(device)
+def _device(place: Place) -> jax.Device:
+    """One of the devices."""
+    return place if isinstance(place, jax.Device) else min(place.addressable_devices, key=lambda device: device.id)
+
+
+def _on_cpu(place: Place) -> bool:
+    return bool(_device(place).platform == "cpu")
+
+
+def _runs_that_fit(program: Any, place: Place, number: int) -> int:
+    """How many of the runs fit into the free memory of a device, by the compiler's estimate."""
+    free = free_memory(_device(place))
     if free is None:
         return number
     estimate = program.memory_analysis()

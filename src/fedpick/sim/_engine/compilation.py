@@ -12,14 +12,16 @@ import jax
 import numpy as np
 import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
+from jax.sharding import Mesh
 
 from fedpick.sim._engine.loops import play, train_only
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
-from fedpick.sim.evaluation import Evaluation
+from fedpick.sim.evaluation import Evaluation, evaluate
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
 from fedpick.sim.records import Record
-from fedpick.sim.round import RunState, Setup, begin, evaluate, first_model
+from fedpick.sim.round import RunState, Setup, begin, first_model
+from fedpick.sim.spread import over
 
 MAPS = 30_000  # of memory, from which on programs are released
 
@@ -57,28 +59,36 @@ def rounds(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int)
     return each_run(one, runs, progress)
 
 
-def evaluation(federation: Federation, model: Model, params: Params, chosen: Any) -> Evaluation:
+def evaluation(
+    federation: Federation, model: Model, params: Params, chosen: Any, *, mesh: Mesh | None = None
+) -> Evaluation:
     """The metrics of every run's model.
 
     Of the setup it takes no more than it needs, so that it too is the same program for all selectors.
     """
-    one = functools.partial(evaluate, federation, model)
+
+    def one(federation: Federation, params: Params, chosen: Any) -> Evaluation:
+        with over(mesh):
+            return evaluate(federation, model, params, chosen)
+
     metrics: Evaluation
     if chosen.shape[0] > 1:
-        metrics = jax.vmap(one)(params, chosen)
+        metrics = jax.vmap(one, in_axes=(federation.axes(), 0, 0))(federation, params, chosen)
     else:
-        metrics = jax.tree.map(lambda leaf: leaf[None], one(*jax.tree.map(lambda leaf: leaf[0], (params, chosen))))
+        alone = one(federation.rows(0), *jax.tree.map(lambda leaf: leaf[0], (params, chosen)))
+        metrics = jax.tree.map(lambda leaf: leaf[None], alone)
     return metrics
 
 
 def each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) -> Tree:
     """``one(setup, seed, state)`` under vmap; a single run goes without, because a batch of one is slower than none."""
     setup, seeds = runs
-    if seeds.shape[0] > 1:
-        return jax.vmap(one, in_axes=(setup.axes(), 0, 0))(setup, seeds, state)
-    seed, state = jax.tree.map(lambda leaf: leaf[0], (seeds, state))
-    alone: Tree = jax.tree.map(lambda leaf: leaf[None], one(setup.rows(0), seed, state))
-    return alone
+    with over(setup.mesh):
+        if seeds.shape[0] > 1:
+            return jax.vmap(one, in_axes=(setup.axes(), 0, 0))(setup, seeds, state)
+        seed, state = jax.tree.map(lambda leaf: leaf[0], (seeds, state))
+        alone: Tree = jax.tree.map(lambda leaf: leaf[None], one(setup.rows(0), seed, state))
+        return alone
 
 
 @functools.cache
@@ -89,7 +99,8 @@ def jit_program(program: Callable[..., Any]) -> Any:
     with the small batches of training, but give wrong numbers (seen in JAX 0.10) where two threads run a program with
     large ones, as a chunk with its evaluations is.
     """
-    static = [name for name in ("every", "blocks", "request") if name in inspect.signature(program).parameters]
+    names = ("mesh", "every", "blocks", "request")
+    static = [name for name in names if name in inspect.signature(program).parameters]
     return jax.jit(program, static_argnames=static)
 
 
@@ -103,8 +114,8 @@ class EvaluationProgram:
 
     def __init__(self, runs: Runs, progress: RunState) -> None:
         setup = runs.setup
-        lowered = jit_program(evaluation).lower(setup.federation, setup.model, progress.params, progress.chosen)
-        self.program = lowered.compile()
+        state = progress.params, progress.chosen
+        self.program = jit_program(evaluation).lower(setup.federation, setup.model, *state, mesh=setup.mesh).compile()
         self.memory_analysis = self.program.memory_analysis
 
     def __call__(self, runs: Runs, progress: RunState) -> tuple[RunState, Evaluation]:

@@ -1,5 +1,6 @@
 """The runs of a call of `simulate`, and the interface of what plays them, compiled or eager."""
 
+import dataclasses
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -33,7 +34,8 @@ def sweep(setup: Setup, seeds: int | Iterable[int]) -> tuple[Runs, list[dict[str
     """The runs of a setup whose swept numbers are arrays, and the seed and values of each run by name.
 
     Args:
-        setup: Its selector, local and server may have fields that are arrays of values, all of one length.
+        setup: Its selector, local and server may have fields that are arrays of values, all of one length; where it
+            has a federation for each run, these are the seeds'.
         seeds: A number of seeds, or the seeds.
     """
     try:
@@ -57,7 +59,15 @@ def sweep(setup: Setup, seeds: int | Iterable[int]) -> tuple[Runs, list[dict[str
         raise ValueError(f"simulate: swept fields must be arrays of one length, got {got}")
     points = [{name: _plain(leaf[v]) for name, leaf in swept.items()} for v in range(max(lengths, default=1))]
     seed = np.asarray(numbers * len(points), np.int32)
-    whole = Runs(setup.map_own(lambda leaf: _per_run(leaf, len(numbers))), seed)
+    federation = setup.federation
+    if federation.num_runs not in (None, len(numbers)):
+        raise ValueError(
+            f"simulate: seeds must be as many as the {federation.num_runs} federations, got {len(numbers)}"
+        )
+    if len(points) > 1:
+        federation = federation.rows(np.tile(np.arange(len(numbers)), len(points)))
+    own = setup.map_own(lambda leaf: _per_run(leaf, len(numbers)))
+    whole = Runs(dataclasses.replace(own, federation=federation), seed)
     return whole, [{"seed": seed, **point} for point in points for seed in numbers]
 
 

@@ -1,0 +1,146 @@
+"""The runs of experiments, and which of them are played together: those that can share a program."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment
+from fedpick.results import Result
+from fedpick.sim import simulate
+
+MOST_BYTES = 4e9  # of data that differ from seed to seed, in a batch
+
+
+@dataclass(frozen=True)
+class Run:
+    """One experiment with one seed: the unit that is stored, and never run twice.
+
+    Args:
+        experiment: The experiment.
+        seed: One of its seeds.
+    """
+
+    experiment: Experiment
+    seed: int
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """What it is stored under."""
+        return self.experiment.identity(self.seed)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Runs of one program on the same data, or on the data of each seed: every point with every seed.
+
+    Args:
+        points: Experiments that differ in numbers only.
+        seeds: The seeds of each.
+    """
+
+    points: tuple[Experiment, ...]
+    seeds: tuple[int, ...]
+
+    @functools.cached_property
+    def runs(self) -> list[Run]:
+        """In the order of the rows of ``simulate``'s result."""
+        return [Run(point, seed) for point in self.points for seed in self.seeds]
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes on two cores of a CPU."""
+        return sum(run.experiment.seconds for run in self.runs)
+
+    def simulate(self, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None) -> Result:
+        """The result, with a row for each of ``runs``."""
+        first = self.points[0]
+        traced = [_traced(point) for point in self.points]
+        selector, local, server = jax.tree.map(lambda *leaves: _stacked(leaves), *traced)
+        return simulate(
+            [first.for_seed(seed).data for seed in self.seeds] if first.redraw else first.federation(),
+            first.model,
+            selector,
+            local,
+            rounds=first.rounds,
+            seeds=self.seeds,
+            server=server,
+            availability=first.availability,
+            failures=first.failures,
+            devices=first.devices,
+            every=first.metrics.every,
+            checkpoint=checkpoint,
+            progress=False,
+            watch=watch,
+        )
+
+
+def plan_batches(runs: Iterable[Run]) -> list[Batch]:
+    """The runs as few batches: those with the same data and seeds that differ only in traced numbers go together."""
+    seeds: dict[str, list[int]] = {}
+    points: dict[str, Experiment] = {}
+    for run in runs:
+        point = dataclasses.replace(run.experiment, redraw=False)
+        name = _text({**point.canonical(run.seed), "seeds": [], "redraw": run.experiment.redraw})
+        points.setdefault(name, dataclasses.replace(run.experiment, seeds=(run.seed,)))
+        own = seeds.setdefault(name, [])
+        if run.seed not in own:
+            own.append(run.seed)
+    together: dict[tuple[str, tuple[int, ...]], list[Experiment]] = {}
+    for name, point in points.items():
+        own, number = seeds[name], _seeds_at_once(point)
+        for first in range(0, len(own), number):
+            together.setdefault((_program(point), tuple(own[first : first + number])), []).append(point)
+    found = [
+        Batch(tuple(dataclasses.replace(point, seeds=chosen) for point in members), chosen)
+        for (_, chosen), members in together.items()
+    ]
+    # What shares a program in a row, though its data differ: a process cannot hold many programs.
+    order = {_shape(batch.points[0]): place for place, batch in reversed(list(enumerate(found)))}
+    return sorted(found, key=lambda batch: order[_shape(batch.points[0])])
+
+
+def _seeds_at_once(point: Experiment) -> int:
+    """How many seeds a batch may have: as many as there are, unless each has data of its own, which take memory."""
+    if not point.redraw:
+        return MOST_SEEDS
+    samples, inputs, _ = getattr(point.data, "extent", EXTENT)
+    return max(1, int(MOST_BYTES / (4 * samples * (1 if getattr(point.data, "shares_samples", False) else inputs))))
+
+
+def _traced(point: Experiment) -> Any:
+    """What may differ between the runs of a program: its numbers are traced."""
+    return point.selector, point.local, point.server
+
+
+def _program(point: Experiment, **other: Any) -> str:
+    """What two runs must have in common to share a program and its data: all but the numbers that are traced."""
+    leaves, tree = jax.tree.flatten(_traced(point))
+    plain = {**point.to_plain(), "seeds": [], "name": "", **other}
+    plain["metrics"] = {**plain["metrics"], "target": None, "value": None}
+    for part in ("selector", "local", "server"):
+        del plain[part]
+    return _text([plain, str(tree), [np.asarray(leaf).dtype.kind for leaf in leaves]])
+
+
+def _shape(point: Experiment) -> str:
+    """What two runs must have in common to share a program, as far as it shows without the data."""
+    return _program(point, data=type(point.data).__name__, rounds=1)
+
+
+def _stacked(values: Iterable[Any]) -> Any:
+    """One number where all are the same, else one for each point."""
+    numbers = list(values)
+    if all(np.array_equal(value, numbers[0]) for value in numbers):
+        return numbers[0]
+    return np.asarray(numbers, np.int32 if all(isinstance(n, int) for n in numbers) else np.float32)
+
+
+def _text(plain: Any) -> str:
+    return json.dumps(plain, sort_keys=True)

@@ -1,0 +1,40 @@
+"""What a federation looks like, in numbers and a few lines."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedpick.metrics import Numbers
+
+
+class Summary(NamedTuple):
+    """What a federation looks like: ``labels[k, c]`` samples of class c at client k, for a heat map."""
+
+    name: str
+    labels: Numbers
+    test: int
+
+    @property
+    def sizes(self) -> Numbers:
+        """Samples by client."""
+        sizes: Numbers = self.labels.sum(axis=1)
+        return sizes
+
+    @property
+    def classes_per_client(self) -> Numbers:
+        """How many different labels each client holds."""
+        classes: Numbers = (self.labels > 0).sum(axis=1)
+        return classes
+
+    def __str__(self) -> str:
+        sizes, classes = self.sizes, self.classes_per_client
+        top = np.sort(sizes)[::-1][: max(1, len(sizes) // 10)].sum() / sizes.sum()
+        return "\n".join(
+            [
+                f"{self.name}: {len(sizes)} clients, {sizes.sum():,} samples, {self.test:,} test samples",
+                f"  samples per client: {sizes.min()} to {sizes.max()}, median {np.median(sizes):.0f};"
+                f" the largest tenth holds {top:.0%}",
+                f"  classes per client: {classes.min()} to {classes.max()} of {self.labels.shape[1]},"
+                f" mean {classes.mean():.1f}",
+            ]
+        )
