@@ -149,6 +149,8 @@ ROLES: dict[str, Mapping[str, Row | Strategy]] = {
         "mlp": Row("fedpick.sim:MLP"),
         "cnn": Row("fedpick.sim:CNN"),
         "resnet": Row("fedpick.sim:ResNet"),
+        "char-lstm": Row("fedpick.sim:CharLSTM"),
+        "transformer": Row("fedpick.sim:Transformer"),
         "quadratic": Row("fedpick.sim:QuadraticModel"),
     },
     "Availability": {

@@ -126,6 +126,9 @@ class Experiment:
         if hasattr(data, "sha256"):
             rest = {name: part for name, part in plain["data"].items() if name != "path"}
             plain["data"] = {**rest, "sha256": data.sha256}
+        base = getattr(self.model, "sha256", None)
+        if base is not None:
+            plain["model"] = {**plain["model"], "base": base}
         return {**plain, "seeds": [seed]}
 
     def identity(self, seed: int) -> str:
@@ -218,10 +221,14 @@ def _one(point: Plain, folder: Path) -> Experiment:
             raise ValueError(f"experiment: seeds must be {rule}, got {count}")
         point = {**point, "seeds": list(range(count))}
     experiment: Experiment = config.structure(point, Experiment, "experiment")
-    path = getattr(experiment.data, "path", None)
-    if path is None:
-        return experiment
-    return dataclasses.replace(experiment, data=dataclasses.replace(experiment.data, path=str(folder / path)))  # type: ignore[type-var]
+    for part, field in (("data", "path"), ("model", "base")):
+        value = getattr(experiment, part)
+        path = getattr(value, field, None)
+        if isinstance(path, str):
+            experiment = dataclasses.replace(
+                experiment, **{part: dataclasses.replace(value, **{field: str(folder / path)})}
+            )
+    return experiment
 
 
 def differences(plains: Sequence[Plain]) -> list[Plain]:

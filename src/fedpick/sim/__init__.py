@@ -31,8 +31,10 @@ from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, Server, StepDeca
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.polls import batch_losses, full_losses
 from fedpick.sim.preflight import check_fit
+from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.simulation import simulate
 from fedpick.sim.summary import Summary
+from fedpick.sim.transformer import Transformer, transformer_base
 from fedpick.sim.vision import CNN, ResNet
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "Arrays",
     "Availability",
     "Bernoulli",
+    "CharLSTM",
     "Data",
     "DayAndNight",
     "Devices",
@@ -69,6 +72,7 @@ __all__ = [
     "Summary",
     "Synthetic",
     "Trace",
+    "Transformer",
     "batch_losses",
     "check_fit",
     "distinct",
@@ -81,5 +85,6 @@ __all__ = [
     "release_programs",
     "simulate",
     "train",
+    "transformer_base",
     "verify_fashion_mnist",
 ]

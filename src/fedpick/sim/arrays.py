@@ -18,13 +18,14 @@ from fedpick.validation import require
 class Arrays:
     """Your own data: an ``.npz`` with x, y and client (a row per sample), and test_x, test_y where there is a test set.
 
-    Clients and labels may have any names. Bytes are taken for pixels.
+    Clients and labels may have any names. Bytes are taken for pixels, unless they are codes.
 
     Args:
         path: The ``.npz`` file.
         partition: How the samples are dealt out, where the file has no client.
         test_share: Without test_x, the share of every client's samples that becomes the test set.
         seed: What the test set is drawn by.
+        codes: Whether bytes are codes, such as characters, and not pixels.
 
     >>> Arrays("mine.npz").test_share
     0.1
@@ -35,6 +36,7 @@ class Arrays:
     test_share: float = 0.1
     _: KW_ONLY
     seed: int = 0
+    codes: bool = False
 
     def __post_init__(self) -> None:
         require(self, "test_share", self.test_share, "at least 0 and below 1", lambda x: (x >= 0) & (x < 1))
@@ -42,8 +44,7 @@ class Arrays:
     @property
     def sha256(self) -> str:
         """What the file holds, as a sum: another file of this name is another experiment."""
-        file = self._file()
-        return _sha256(file, file.stat().st_mtime_ns, file.stat().st_size)
+        return file_sha256(self._file())
 
     def federation(self) -> Federation:
         arrays, partition = self._load(), self.partition
@@ -64,7 +65,7 @@ class Arrays:
             held_out = self._held_out(client)
             test = (x[held_out], y[held_out])
             x, y, client = x[~held_out], y[~held_out], client[~held_out]
-        prepare = pixels if x.dtype == np.uint8 else as_float
+        prepare = pixels if x.dtype == np.uint8 and not self.codes else as_float
         return Federation.from_arrays(x, y, client, test=test, prepare=prepare, name=Path(self.path).name)
 
     def _number_labels(self, arrays: dict[str, Any]) -> None:
@@ -112,6 +113,11 @@ class Arrays:
         if not Path(self.path).is_file():
             raise FileNotFoundError(f"Arrays: path must be an .npz file, got {self.path!r}, where there is none")
         return Path(self.path)
+
+
+def file_sha256(file: Path) -> str:
+    """What a file holds, as a sum."""
+    return _sha256(file, file.stat().st_mtime_ns, file.stat().st_size)
 
 
 @functools.lru_cache(maxsize=16)  # asked for every run, of files that may be large

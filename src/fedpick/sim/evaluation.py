@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from fedpick.sim.blocks import block_size
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.parts import finite, means, samples_of, so_far
@@ -55,7 +56,8 @@ def evaluate_clients(
     K, count, size, samples = federation.num_clients, federation.count, federation.part_size, federation.num_samples
     parts = -(-count // size)
     ends = so_far(parts)
-    number, lanes = _even(samples if size == 1 else samples // size + K, EVALUATION_BLOCK // size)
+    at_once = block_size(federation, model, params, EVALUATION_BLOCK) // size
+    number, lanes = _even(samples if size == 1 else samples // size + K, at_once)
     owner = jnp.repeat(jnp.arange(K, dtype=jnp.int32), parts, total_repeat_length=number * lanes)
     nth = jnp.arange(number * lanes, dtype=jnp.int32) - (ends - parts)[owner]
 
@@ -99,7 +101,7 @@ def evaluate_test_set(
     samples = (federation.test_y if order is None else order).shape[0]
     if samples == 0:
         return jnp.float32(jnp.nan), jnp.float32(jnp.nan)
-    number, size = _even(samples, EVALUATION_BLOCK)
+    number, size = _even(samples, block_size(federation, model, params, EVALUATION_BLOCK))
 
     def sums(shared: Any, firsts: Int[Array, " blocks"]) -> tuple[Array, Array]:
         federation, model, params = shared
@@ -135,7 +137,7 @@ def _outcome_table(
 ) -> tuple[Float[Array, " N"], Float[Array, " N"]]:
     """The outcome of every sample, by row."""
     samples = federation.y.shape[0]
-    number, size = _even(samples, EVALUATION_BLOCK)
+    number, size = _even(samples, block_size(federation, model, params, EVALUATION_BLOCK))
 
     def outcomes(shared: Any, firsts: Int[Array, " blocks"]) -> tuple[Array, Array]:
         federation, model, params = shared

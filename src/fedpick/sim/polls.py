@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick.protocol import client_key, seat_key
 from fedpick.sim.batches import distinct
+from fedpick.sim.blocks import block_size
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local, train_seats
 from fedpick.sim.models import Model, Params, barrier
@@ -46,7 +47,8 @@ def full_losses(
     counts = jnp.where(asked, federation.count, 0)
     parts = -(-counts // size)
     ends = so_far(parts)
-    lane = jnp.arange(min(MOST_PARTS, POLL_BLOCK // size), dtype=jnp.int32)
+    lanes = block_size(federation, model, params, POLL_BLOCK) // size
+    lane = jnp.arange(min(MOST_PARTS, max(1, lanes)), dtype=jnp.int32)
 
     def block(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         first, shift, total = carry

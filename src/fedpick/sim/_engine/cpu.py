@@ -7,7 +7,7 @@ each convolution, its gradients and each pool in the other form. On other platfo
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ from jax.extend import core
 from jaxtyping import Array
 
 from fedpick.protocol import init_key
+from fedpick.sim.blocks import equations
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model
 
@@ -52,7 +53,7 @@ def _more_than_products(losses: Callable[..., Any], tree: Any, shapes: tuple[Any
     arguments, base = jax.tree.unflatten(tree, [_shape(*each) for each in shapes])
     rest = () if base is None else (base,)
     found = jax.make_jaxpr(losses)(*arguments, init_key(0), *rest)
-    return any(_is_more(equation) for equation in _equations(found.jaxpr))
+    return any(_is_more(equation) for equation in equations(found.jaxpr))
 
 
 def _is_more(equation: Any) -> bool:
@@ -60,14 +61,6 @@ def _is_more(equation: Any) -> bool:
     if name == "dot_general":
         return bool(equation.params["dimension_numbers"][1][0])
     return name in ("conv_general_dilated", "scan", "while")
-
-
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    """All equations, those of inner functions too."""
-    for equation in jaxpr.eqns:
-        yield equation
-        for inner in core.jaxprs_in_params(equation.params):
-            yield from _equations(inner)
 
 
 @functools.lru_cache(maxsize=256)  # the same function gives the same object, and so the same compiled program
@@ -100,7 +93,7 @@ def _apply(equation: Any, inputs: list[Any]) -> list[Any]:
     if name == "reduce_window_max" and _is_small(equation):
         return [_max_pool(inputs[0], parameters)]
     inner = parameters.get("jaxpr", parameters.get("call_jaxpr"))
-    if inner is not None and any(_is_slow(equation) for equation in _equations(getattr(inner, "jaxpr", inner))):
+    if inner is not None and any(_is_slow(equation) for equation in equations(getattr(inner, "jaxpr", inner))):
         if name in ("jit", "pjit", "closed_call", "core_call"):
             return _evaluate(inner.jaxpr, inner.consts, inputs)
         if name in ("checkpoint", "remat2"):
