@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Data, Debug, Output, Quiet, Settings, cli_errors, console, open_store
+from fedpick.cli._common import Data, Debug, Output, Quiet, Settings, announced, cli_errors, console, open_store
 from fedpick.cli._progress import ProgressBar, duration
 
 
@@ -32,7 +32,7 @@ def run(
 
       fedpick run experiment.toml --set selector.d=12 --set seeds=20
     """
-    with cli_errors(debug, output, data=data):
+    with cli_errors(debug, output, data=data), announced(f"run {file}", quiet):
         from fedpick.experiment import differences, missing, read
         from fedpick.experiment import run as run_all
         from fedpick.results import MLflow, TensorBoard, concatenate

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fedpick.experiment.ahead import MOST, Ahead
 from fedpick.experiment.batches import Batch, Run, plan_batches
 from fedpick.experiment.experiment import FORMAT, Experiment, differences, from_plain
 from fedpick.metrics import METRICS
@@ -38,12 +39,18 @@ def run_missing(
             begun = {run.identity for run in batch.runs}
             if begun & set(absent):
                 LOG.info("going on with %d runs that were begun earlier", len(begun))
+                release_programs()
                 _complete(store, batch, watch)
             else:  # it was killed with everything kept
                 _forget(note)
             absent = {name: run for name, run in absent.items() if name not in begun}
-        for batch in plan_batches(absent.values()):
-            _complete(store, batch, watch)
+        batches = plan_batches(absent.values())
+        for first in range(0, len(batches), MOST):
+            release_programs()
+            with Ahead(batches[first : first + MOST]) as ahead:
+                for batch in batches[first : first + MOST]:
+                    ahead.wait(batch)
+                    _complete(store, batch, watch, ahead.start)
 
 
 def missing(experiments: Iterable[Experiment], store: RunStore | None) -> list[Batch]:
@@ -114,16 +121,28 @@ def _begun(store: RunStore, wanted: set[str]) -> Iterator[tuple[Batch, Path]]:
             LOG.warning("store: ignoring %s: not written by fedpick (%r)", path, error)
 
 
-def _complete(store: RunStore, batch: Batch, watch: Callable[[Batch, Result], None] | None) -> None:
-    """Play a batch and keep its runs; a note of it lies in the store from before the first round to after the last."""
+def _complete(
+    store: RunStore,
+    batch: Batch,
+    watch: Callable[[Batch, Result], None] | None,
+    begun: Callable[[], None] = lambda: None,
+) -> None:
+    """Play a batch and keep its runs; a note of it lies in the store from before the first round to after the last.
+
+    ``begun`` is called when its programs are compiled.
+    """
     names = [run.identity for run in batch.runs]
     note = store.folder / "under-way" / f"{names[0]}-{len(names)}.json"
     plain = {"format": FORMAT, "points": [point.to_plain() for point in batch.points], "seeds": list(batch.seeds)}
     write_atomic(note, json.dumps(plain), owner="store")
     checkpoint = note.with_suffix(".npz") if batch.seconds > LONG else None
-    release_programs()
     began = time.monotonic()
-    hear = None if watch is None else lambda so_far: watch(batch, so_far)
+
+    def hear(so_far: Result) -> None:
+        begun()
+        if watch is not None:
+            watch(batch, so_far)
+
     try:
         result = batch.simulate(checkpoint, hear)
     except ValueError as error:

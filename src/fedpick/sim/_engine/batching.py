@@ -69,22 +69,20 @@ class Bundles:
         self.progress: list[RunState] = []  # of each bundle
         self._divide(at_most=self.number)
 
-    def begin(self) -> Evaluation:
+    def begin(self, cadence: Cadence) -> Evaluation:
         self.progress = []
         for bundle, own in zip(self.bundles, self.own, strict=True):
             models = jit_program(first_models)(own.setup.model, own.seeds)
             # A state that is the same for all runs, such as zeros, would otherwise be on the default device.
             self.progress.append(_put(jit_program(start)(own, models), bundle.place))
+        if self.mesh is None and _on_cpu(self.bundles[0].place):
+            # Who watches the start knows that all is compiled; JAX keeps the programs.
+            self._compile(functools.partial(self._programs(cadence), cadence), 0, cadence.stop)
         first: Evaluation = self._run(self._compile(EvaluationProgram))
         return first
 
     def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
-        form: Callable[..., Any] = compile_chunk
-        if self._evaluates_mostly(cadence.every):
-            form = SplitPrograms
-        elif cadence.rounds <= FEW and self.mesh is None and _on_cpu(self.bundles[0].place):
-            form = PhasePrograms
-        programs = self._compile(functools.partial(form, cadence), first, cadence.stop)
+        programs = self._compile(functools.partial(self._programs(cadence), cadence), first, cadence.stop)
         new: Chunk = self._run(programs, first, cadence.stop, tick=tick)
         return new
 
@@ -160,6 +158,12 @@ class Bundles:
             if _on_cpu(place):
                 setup = dataclasses.replace(setup, model=cpu_form(setup.model, setup.federation, setup.local.b))
             self.own.append(Runs(setup, _put(seeds, place)))
+
+    def _programs(self, cadence: Cadence) -> Callable[..., Any]:
+        if self._evaluates_mostly(cadence.every):
+            return SplitPrograms
+        few = cadence.rounds <= FEW and self.mesh is None and _on_cpu(self.bundles[0].place)
+        return PhasePrograms if few else compile_chunk
 
     def _evaluates_mostly(self, every: int) -> bool:
         """Whether on a CPU an evaluation is more work than the rounds before it, and much."""

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import Mesh
 
@@ -22,6 +20,7 @@ from fedpick.sim.models import Model, Params
 from fedpick.sim.records import Record
 from fedpick.sim.round import RunState, Setup, begin, first_model
 from fedpick.sim.spread import over
+from fedpick.storage import cache_folder
 
 MAPS = 30_000  # of memory, from which on programs are released
 
@@ -113,10 +112,14 @@ class EvaluationProgram:
     """``evaluation`` for runs and progress of these shapes."""
 
     def __init__(self, runs: Runs, progress: RunState) -> None:
-        setup = runs.setup
-        state = progress.params, progress.chosen
-        self.program = jit_program(evaluation).lower(setup.federation, setup.model, *state, mesh=setup.mesh).compile()
+        self.program = self.lower(runs, progress).compile()
         self.memory_analysis = self.program.memory_analysis
+
+    @staticmethod
+    def lower(runs: Runs, progress: RunState) -> Any:
+        """The program, not yet compiled."""
+        setup, state = runs.setup, (progress.params, progress.chosen)
+        return jit_program(evaluation).lower(setup.federation, setup.model, *state, mesh=setup.mesh)
 
     def __call__(self, runs: Runs, progress: RunState) -> tuple[RunState, Evaluation]:
         """The metrics beside the state, which stays as it is."""
@@ -171,10 +174,10 @@ def keep_programs() -> None:
     ``FEDPICK_CACHE`` names another folder; empty, nothing is kept. JAX's own ``jax_compilation_cache_dir`` goes
     before both.
     """
-    named = os.environ.get("FEDPICK_CACHE")
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None or named == "":
+    kept = cache_folder()
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None or kept is None:
         return
-    folder = Path(named or platformdirs.user_cache_path("fedpick")) / "programs"
+    folder = kept / "programs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that cannot be written to: compile each time
