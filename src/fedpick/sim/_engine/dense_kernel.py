@@ -25,6 +25,7 @@ LEAST = 16  # rows and columns of a product on the matrix units
 CHUNK = 128  # inputs at a time
 WIDEST = 128  # units of a layer that a block of threads holds
 WARPS = 8
+STAGES = 2
 
 
 def gpu_form(model: Model, federation: Federation, local: Local) -> Model:
@@ -112,10 +113,8 @@ def train_dense(
     *trained, loss = _call(plan, x, drawn, jnp.stack([eta, 1 - eta * decay]), layers)
     found = [
         {"w": w[:, :fan_in, :fan_out], "b": bias[:, :fan_out]}
-        for (w, bias), (fan_in, fan_out) in zip(
-            itertools.batched(trained, 2) if hasattr(itertools, "batched") else zip(trained[::2], trained[1::2], strict=True),
-            itertools.pairwise(dense.widths),
-            strict=True,
+        for w, bias, (fan_in, fan_out) in zip(
+            trained[::2], trained[1::2], itertools.pairwise(dense.widths), strict=True
         )
     ]
     return Trained(found if isinstance(params, list) else found[0], loss.sum(axis=1) / local.tau)
@@ -138,7 +137,7 @@ def _call(plan: _Plan, x: Array, drawn: tuple[Array, ...], rates: Array, layers:
         in_specs=[whole(x), *(own(part.shape[1:]) for part in drawn), whole(rates), *map(whole, layers)],
         out_specs=[own(shape) for shape in shapes],
         out_shape=[jax.ShapeDtypeStruct((m, *shape), jnp.float32) for shape in shapes],
-        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=2),
+        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=STAGES),
         interpret=plan.interpret,
         name="dense_training",
     )(x, *drawn, rates, *layers)
