@@ -130,13 +130,22 @@ class SplitPrograms:
     """``chunk`` as two programs: an evaluation is computed beside the rounds that come after it.
 
     On a CPU this keeps all cores busy where a single matrix product or a sum does not, and each of the two programs is
-    compiled as suits it. A program that does little is not worth the calls.
+    compiled as suits it. On a GPU they are compiled side by side, and the evaluation once. A program that does little
+    on a CPU is not worth the calls.
     """
 
     def __init__(self, cadence: Cadence, runs: Runs, progress: RunState, first: int, stop: int | None) -> None:
         self.cadence = cadence
-        self.rounds = jit_program(rounds).lower(runs, progress, first, stop, every=cadence.every).compile()
-        self.evaluation = EvaluationProgram(runs, progress)
+        lowered = jit_program(rounds).lower(runs, progress, first, stop, every=cadence.every)
+        with ThreadPoolExecutor(1) as beside:  # XLA compiles without Python's lock
+            compiled = beside.submit(lowered.compile)
+            self.evaluation = EvaluationProgram(runs, progress)
+            self.rounds = compiled.result()
+
+    def memory_analysis(self) -> Any:
+        """Of the program that needs more."""
+        both = self.rounds.memory_analysis(), self.evaluation.memory_analysis()
+        return max(both, key=lambda one: one.temp_size_in_bytes + one.output_size_in_bytes)
 
     def __call__(self, runs: Runs, progress: RunState, first: int, stop: int | None) -> tuple[RunState, Chunk]:
         """As ``chunk``, without rows beyond the last round."""
