@@ -230,7 +230,7 @@ WRONG = {
         "few",
     ),
     "labels in columns": (["compare", "columns.npz"], "one label per sample", "got shape (40, 2)"),
-    "unknown model": (["compare", "--model", "cnn"], "must have a kind among", "got 'cnn'"),
+    "unknown model": (["compare", "--model", "forest"], "must have a kind among", "got 'forest'"),
     "a quadratic of samples": (
         ["compare", "--model", "quadratic"],
         "QuadraticModel: data must be samples",
