@@ -86,8 +86,9 @@ class Model:
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], leaves: tuple[Any]) -> "Model":
         """The inverse of ``tree_flatten``."""
-        init, functions, lowest, batched, dense, trainer = static
-        return cls(init, *functions, lowest, base=leaves[0], batched=batched, dense=dense, trainer=trainer)
+        init, (losses, predict), lowest, batched, dense, trainer = static
+        options: dict[str, Any] = {"base": leaves[0], "batched": batched, "dense": dense, "trainer": trainer}
+        return cls(init, losses, predict, lowest, **options)
 
 
 def from_apply(
@@ -215,9 +216,7 @@ def _logistic(dim: int, classes: int, objective: Objective) -> Model:
         logits: Array = flat(x) @ params["w"] + params["b"][None, :]
         return logits
 
-    model = from_apply(init, apply, objective)
-    model.dense = Dense((dim, classes), 0.0, objective)
-    return model
+    return _dense(from_apply(init, apply, objective), Dense((dim, classes), 0.0, objective))
 
 
 @functools.cache
@@ -237,8 +236,11 @@ def _mlp(widths: tuple[int, ...], dropout: float, objective: Objective) -> Model
         logits: Array = x @ params[-1]["w"] + params[-1]["b"][None, :]
         return logits
 
-    model = from_apply(init, apply, objective)
-    model.dense = Dense(widths, dropout, objective)
+    return _dense(from_apply(init, apply, objective), Dense(widths, dropout, objective))
+
+
+def _dense(model: Model, dense: Dense) -> Model:
+    model.dense = dense
     return model
 
 
