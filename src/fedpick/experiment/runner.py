@@ -18,6 +18,7 @@ from fedpick.storage import RunStore, StoredRun, write_atomic
 
 LOG = logging.getLogger("fedpick")
 LONG = 10.0  # seconds of work in a batch, about, that are worth checkpoints
+WAIT = 0.5  # seconds, for what others have taken
 
 
 def run_missing(
@@ -51,6 +52,52 @@ def run_missing(
                 for batch in batches[first : first + MOST]:
                     ahead.wait(batch)
                     _complete(store, batch, watch, ahead.start)
+
+
+def run_share(experiments: Iterable[Experiment], store: RunStore, *, workers: int = 1, first: int = 0) -> None:
+    """As ``run_missing``, in one of several processes that run the same experiments in the same store, on any machines.
+
+    Each takes pieces of the work that nobody has taken, and returns when all of it is done. Where one of them is
+    killed, another goes on from its checkpoint.
+
+    Args:
+        experiments: The experiments, the same in every process.
+        store: Where the runs are stored.
+        workers: The number of processes, which decides how the work is divided.
+        first: Which of them this is, from 0: where it begins.
+    """
+    wanted = _runs(experiments)
+    pieces = _pieces(plan_batches(wanted.values()), workers)
+    begin = first * len(pieces) // workers
+    left = pieces[begin:] + pieces[:begin]
+    while left:
+        taken = []
+        for piece in left:
+            names = [run.identity for run in piece.runs]
+            if all(name in store for name in names):
+                continue
+            with store.lease(f"{names[0]}-{len(names)}") as mine:
+                if not mine:
+                    taken.append(piece)
+                    continue
+                absent = [run for run in piece.runs if store.load(run.identity) is None]
+                for batch in [piece] if len(absent) == len(names) else plan_batches(absent):
+                    release_programs()
+                    _complete(store, batch, None)
+        if len(taken) == len(left):
+            time.sleep(WAIT)
+        left = taken
+
+
+def _pieces(batches: list[Batch], workers: int) -> list[Batch]:
+    """The batches, divided by their seeds until there are two for each worker; the same in every process."""
+    parts, found = -(-2 * workers // max(1, len(batches))), []
+    for batch in batches:
+        size = -(-len(batch.seeds) // parts)
+        for start in range(0, len(batch.seeds), size):
+            seeds = batch.seeds[start : start + size]
+            found.append(Batch(tuple(dataclasses.replace(point, seeds=seeds) for point in batch.points), seeds))
+    return found
 
 
 def missing(experiments: Iterable[Experiment], store: RunStore | None) -> list[Batch]:
