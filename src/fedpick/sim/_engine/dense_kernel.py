@@ -227,7 +227,7 @@ def _kernel(plan: _Plan, x: Any, rows: Any, labels: Any, part: Any, *rest: Any) 
 
 
 def _each_chunk(inputs: int, act: Callable[[Any, int, Any], Any], value: Any) -> Any:
-    """``value = act(first, size, value)`` for the inputs in chunks: a loop, and what is left in smaller powers of two."""
+    """``value = act(first, size, value)`` for the inputs in chunks: a loop, and the rest in smaller powers of two."""
     whole = inputs // CHUNK
     if whole:
         value = lax.fori_loop(0, whole, lambda number, value: act(number * CHUNK, CHUNK, value), value)
