@@ -41,7 +41,8 @@ def round_keys(seed: int | Int[Array, ""], t: int | Int[Array, ""]) -> RoundKeys
 @jax.jit  # one program in a plain Python loop over rounds
 def _round_keys(seed: Any, t: Any) -> RoundKeys:
     key = jax.random.fold_in(_key(seed), t)
-    return RoundKeys(*(jax.random.fold_in(key, purpose) for purpose in range(len(RoundKeys._fields))))
+    purposes = jnp.arange(len(RoundKeys._fields), dtype=jnp.uint32)
+    return RoundKeys(*jax.vmap(jax.random.fold_in, (None, 0))(key, purposes))  # one hash to compile, and not five
 
 
 def init_key(seed: int | Int[Array, ""]) -> PRNGKeyArray:

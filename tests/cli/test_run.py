@@ -52,10 +52,31 @@ def test_from_the_command_line(toml, tmp_path):
     assert len(list(RunStore(tmp_path / "runs").identities())) == 6
 
 
+def test_two_processes_show_what_one_shows(toml, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    alone = command(toml, "-o", tmp_path / "one", "--quiet")
+    shared = command(toml, "-o", tmp_path / "two", "--quiet", "--workers", "2")
+    assert shared.exit_code == 0, shared.output
+    assert shared.stdout == alone.stdout
+    assert list(RunStore(tmp_path / "two").identities()) == list(RunStore(tmp_path / "one").identities())
+
+
+@pytest.mark.slow
+def test_an_array_is_submitted_and_waited_for(toml, tmp_path, monkeypatch):
+    pytest.importorskip("submitit")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    submitted = command(toml, "-o", tmp_path / "array", "--workers", "2", "--slurm", "cluster=local,timeout_min=5")
+    assert submitted.exit_code == 0, submitted.output
+    assert "submitted" in submitted.output
+    assert command(toml, "-o", tmp_path / "array", "--quiet").stdout == command(toml, "--quiet", "-o", tmp_path).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["--set", "selector.d=1"], "must lie in a table, and selector is a list of 2"),
+        (["--workers", "2", "--tensorboard", "board"], "workers must be 1 with --tensorboard or --mlflow, got 2"),
+        (["--slurm", "partition"], "slurm must be settings such as partition=gpu,timeout_min=60, got 'partition'"),
         (["--set", "local.tau=x"], "local.tau must be a whole number, got 'x'"),
         (["--set", 'data={kind="arrays", path="none.npz"}'], "path must be an .npz file"),
         (["--set", 'selector={kind="pow-d", m=2, d=60}'], "d must be at most K=6, got 60"),

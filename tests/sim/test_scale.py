@@ -188,6 +188,16 @@ def test_two_hosts_pick_what_one_picks_and_each_plays_its_share(one_device):
 
 
 @pytest.mark.slow
+def test_tasks_of_a_slurm_job_need_no_arguments(one_device):
+    """JAX takes the address, the number of tasks and which one it is from what SLURM sets for each task."""
+    common = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_NODELIST": "127.0.0.1", "SLURM_NTASKS": "2"}
+    common |= {"SLURM_STEP_NUM_NODES": "1"}
+    tasks = [start(["detect"], **common, SLURM_PROCID=number, SLURM_LOCALID=number) for number in ("0", "1")]
+    for found in [answer(task) for task in tasks]:
+        assert found["clients"] == one_device["clients"]
+
+
+@pytest.mark.slow
 def test_a_dead_host_is_an_error_in_bounded_time_and_its_checkpoint_goes_on_with_fewer(one_device, tmp_path):
     file, port = tmp_path / "run.npz", free_port()
     pair = [start([port, host, 2, file, "die" if host else "live"]) for host in range(2)]

@@ -1,6 +1,7 @@
 """One host of a simulation, as a process of its own; prints what it found as a line of JSON.
 
     python host.py alone [CHECKPOINT]
+    python host.py detect                                     a task of a cluster that JAX finds by itself
     python host.py PORT HOST HOSTS [CHECKPOINT [live|die]]
 
 With ``DEVICE`` in the environment it is then played again on the device of that number, chosen as users do.
@@ -24,7 +25,9 @@ from fedpick.sim._engine.checkpoint import Checkpoint
 
 
 def main(port, *rest):
-    if port != "alone":
+    if port == "detect":
+        jax.distributed.initialize()
+    elif port != "alone":
         host, hosts, *rest = rest
         jax.distributed.initialize(f"127.0.0.1:{port}", int(hosts), int(host), heartbeat_timeout_seconds=10)
     file = rest[0] if rest else None

@@ -97,6 +97,19 @@ def raise_if_interrupted() -> None:
         raise KeyboardInterrupt
 
 
+@contextlib.contextmanager
+def announced(command: str, quiet: bool) -> Iterator[None]:
+    """Say what was asked for once it takes a second: JAX is imported and data are made before there is progress."""
+    timer = threading.Timer(1.0, typer.echo, (f"fedpick {command} ...",), {"err": True})
+    timer.daemon = True
+    if not quiet:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def exit_process(code: Any) -> None:
     """End the process; at once after an interruption, because a compiler may still be running in it."""
     if _INTERRUPTED:

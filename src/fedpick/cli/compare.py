@@ -1,6 +1,7 @@
 """``fedpick compare``: which clients should I train on, and what do I gain?"""
 
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from fedpick.cli._common import (
     Quiet,
     Settings,
     Task,
+    announced,
     cli_errors,
     command_line,
     console,
@@ -68,9 +70,10 @@ def compare(
 
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
-    with cli_errors(debug, output, data=data):
+    with cli_errors(debug, output, data=data), announced(f"compare {task}", quiet or as_json):
         from fedpick.compare import Choices, check_target, make_experiments, report_on, write_report
         from fedpick.experiment import missing, names, run_missing
+        from fedpick.report import preload_page
 
         began = time.monotonic()
         choices = Choices(
@@ -97,8 +100,11 @@ def compare(
             typer.echo(f"{summary}\n{size}", err=True)
         named = dict(zip(names([experiment.to_plain() for experiment in chosen]), chosen, strict=True))
         stored = {name for name, experiment in named.items() if not missing([experiment], store)}
+        preload = threading.Thread(target=preload_page)  # while the runs are compiled and played
+        preload.start()
         with RunProgress(named, stored, quiet or as_json) as progress:
             run_missing(chosen, store, progress)
+        preload.join()
         report = report_on(chosen, store, metric=metric, value=value, command=command_line())
         page, plain = write_report(report, output, summary)
         if as_json:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Debug, Output, Quiet, cli_errors, command_line, console, open_store
+from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors, command_line, console, open_store
 from fedpick.cli._progress import ProgressBar, duration
 
 
@@ -43,7 +43,7 @@ def paper(
 
       fedpick paper --list
     """
-    with cli_errors(debug, output, data=data):
+    with cli_errors(debug, output, data=data), announced("paper", quiet or listed):
         from fedpick.experiment import missing
         from fedpick.paper import (
             FULL,

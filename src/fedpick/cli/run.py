@@ -2,13 +2,17 @@
 
 import contextlib
 import dataclasses
+import importlib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Data, Debug, Output, Quiet, Settings, cli_errors, console, open_store
+from fedpick.cli._common import Data, Debug, Output, Quiet, Settings, announced, cli_errors, console, open_store
 from fedpick.cli._progress import ProgressBar, duration
+
+# Parameters of any cluster; the others get SLURM's prefix.
+SHARED = ("name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node")
 
 
 def run(
@@ -18,6 +22,10 @@ def run(
     csv: Annotated[Path | None, typer.Option(help="Write the metrics of all runs to this file.")] = None,
     tensorboard: Annotated[Path | None, typer.Option(help="Log to TensorBoard in this folder.")] = None,
     mlflow: Annotated[str | None, typer.Option(help="Log to this MLflow tracking URI.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
+    slurm: Annotated[
+        str | None, typer.Option(help="Submit them as a SLURM array, such as partition=gpu,timeout_min=60.")
+    ] = None,
     data: Data = None,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -31,19 +39,28 @@ def run(
       fedpick run experiment.toml
 
       fedpick run experiment.toml --set selector.d=12 --set seeds=20
+
+      fedpick run experiment.toml --workers 8 --slurm partition=gpu,gpus_per_node=1,timeout_min=60
     """
-    with cli_errors(debug, output, data=data):
+    with cli_errors(debug, output, data=data), announced(f"run {file}", quiet):
         from fedpick.experiment import differences, missing, read
         from fedpick.experiment import run as run_all
         from fedpick.results import MLflow, TensorBoard, concatenate
 
+        if (workers > 1 or slurm is not None) and (tensorboard or mlflow):
+            raise ValueError(f"run: workers must be 1 with --tensorboard or --mlflow, got {workers}")
         experiments = read(file, settings or ())
         for experiment in experiments:
             experiment.check()  # a mistake is an error now, and not after an hour
-        left = missing(experiments, open_store(output, "run"))
+        left = missing(experiments, open_store(output, "run", "slurm"))
         work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
         if number and not quiet:
             typer.echo(f"{number} runs to do, about {duration(work)} on two cores", err=True)
+        if slurm is not None:
+            _submit(experiments, output, workers, slurm)
+            return
+        if workers > 1:
+            _share(experiments, output, workers, ProgressBar(work, quiet))
         with contextlib.ExitStack() as stack:
             whole = stack.enter_context(ProgressBar(work, quiet))
             makers: list[Any] = [lambda: TensorBoard(tensorboard)] if tensorboard else []
@@ -66,6 +83,43 @@ def run(
         if csv is not None:
             concatenate(found).to_csv(csv)
         _show(experiments, found)
+
+
+def _share(experiments: Any, output: Path, workers: int, bar: ProgressBar) -> None:
+    """Have processes do the work, and show how many of the runs are there."""
+    from fedpick.experiment import missing, run_in_processes
+    from fedpick.storage import RunStore
+
+    store = RunStore(output)
+
+    def watch() -> None:
+        left = sum(batch.seconds for batch in missing(experiments, store))
+        bar.at(f"{workers} processes", bar.total, 1 - left / bar.total if bar.total > 0 else 1.0)
+
+    with bar:
+        run_in_processes(experiments, store, workers=workers, watch=watch)
+
+
+def _submit(experiments: Any, output: Path, workers: int, parameters: str) -> None:
+    """Submit an array of tasks; the names of parameters are submitit's, those of SLURM alone without their prefix."""
+    from fedpick.experiment import submit
+
+    chosen: dict[str, Any] = {}
+    for setting in parameters.split(","):
+        name, equals, value = setting.partition("=")
+        if not name or not equals:
+            raise ValueError(f"run: slurm must be settings such as partition=gpu,timeout_min=60, got {setting!r}")
+        chosen[name] = int(value) if value.isdigit() else value
+    try:
+        submitit = importlib.import_module("submitit")
+    except ModuleNotFoundError:
+        message = "run: needs submitit; install it with pip install 'fedpick[slurm]'"
+        raise ModuleNotFoundError(message) from None
+    executor = submitit.AutoExecutor(folder=output / "slurm", cluster=chosen.pop("cluster", "slurm"))
+    executor.update_parameters(**{name if name in SHARED else f"slurm_{name}": chosen[name] for name in chosen})
+    jobs = submit(experiments, output, executor, workers=workers)
+    typer.echo(f"submitted {', '.join(str(job.job_id) for job in jobs)}", err=True)
+    typer.echo("the same command without --slurm waits for them and shows the results", err=True)
 
 
 class _Logs(contextlib.ExitStack):

@@ -2,7 +2,8 @@
 
 from fedpick.experiment.batches import Batch, Run, plan_batches
 from fedpick.experiment.experiment import Experiment, Metrics, differences, from_plain, names, read
-from fedpick.experiment.runner import load_results, missing, result_of, run, run_missing
+from fedpick.experiment.runner import load_results, missing, result_of, run, run_missing, run_share
+from fedpick.experiment.workers import run_in_processes, submit
 
 __all__ = [
     "Batch",
@@ -18,5 +19,8 @@ __all__ = [
     "read",
     "result_of",
     "run",
+    "run_in_processes",
     "run_missing",
+    "run_share",
+    "submit",
 ]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fedpick.experiment.ahead import MOST, Ahead
 from fedpick.experiment.batches import Batch, Run, plan_batches
 from fedpick.experiment.experiment import FORMAT, Experiment, differences, from_plain
 from fedpick.metrics import METRICS
@@ -17,6 +18,7 @@ from fedpick.storage import RunStore, StoredRun, write_atomic
 
 LOG = logging.getLogger("fedpick")
 LONG = 10.0  # seconds of work in a batch, about, that are worth checkpoints
+WAIT = 0.5  # seconds, for what others have taken
 
 
 def run_missing(
@@ -38,12 +40,64 @@ def run_missing(
             begun = {run.identity for run in batch.runs}
             if begun & set(absent):
                 LOG.info("going on with %d runs that were begun earlier", len(begun))
+                release_programs()
                 _complete(store, batch, watch)
             else:  # it was killed with everything kept
                 _forget(note)
             absent = {name: run for name, run in absent.items() if name not in begun}
-        for batch in plan_batches(absent.values()):
-            _complete(store, batch, watch)
+        batches = plan_batches(absent.values())
+        for first in range(0, len(batches), MOST):
+            release_programs()
+            with Ahead(batches[first : first + MOST]) as ahead:
+                for batch in batches[first : first + MOST]:
+                    ahead.wait(batch)
+                    _complete(store, batch, watch, ahead.start)
+
+
+def run_share(experiments: Iterable[Experiment], store: RunStore, *, workers: int = 1, first: int = 0) -> None:
+    """As ``run_missing``, in one of several processes that run the same experiments in the same store, on any machines.
+
+    Each takes pieces of the work that nobody has taken, and returns when all of it is done. Where one of them is
+    killed, another goes on from its checkpoint.
+
+    Args:
+        experiments: The experiments, the same in every process.
+        store: Where the runs are stored.
+        workers: The number of processes, which decides how the work is divided.
+        first: Which of them this is, from 0: where it begins.
+    """
+    wanted = _runs(experiments)
+    pieces = _pieces(plan_batches(wanted.values()), workers)
+    begin = first * len(pieces) // workers
+    left = pieces[begin:] + pieces[:begin]
+    while left:
+        taken = []
+        for piece in left:
+            names = [run.identity for run in piece.runs]
+            if all(name in store for name in names):
+                continue
+            with store.lease(f"{names[0]}-{len(names)}") as mine:
+                if not mine:
+                    taken.append(piece)
+                    continue
+                absent = [run for run in piece.runs if store.load(run.identity) is None]
+                for batch in [piece] if len(absent) == len(names) else plan_batches(absent):
+                    release_programs()
+                    _complete(store, batch, None)
+        if len(taken) == len(left):
+            time.sleep(WAIT)
+        left = taken
+
+
+def _pieces(batches: list[Batch], workers: int) -> list[Batch]:
+    """The batches, divided by their seeds until there are two for each worker; the same in every process."""
+    parts, found = -(-2 * workers // max(1, len(batches))), []
+    for batch in batches:
+        size = -(-len(batch.seeds) // parts)
+        for start in range(0, len(batch.seeds), size):
+            seeds = batch.seeds[start : start + size]
+            found.append(Batch(tuple(dataclasses.replace(point, seeds=seeds) for point in batch.points), seeds))
+    return found
 
 
 def missing(experiments: Iterable[Experiment], store: RunStore | None) -> list[Batch]:
@@ -114,16 +168,28 @@ def _begun(store: RunStore, wanted: set[str]) -> Iterator[tuple[Batch, Path]]:
             LOG.warning("store: ignoring %s: not written by fedpick (%r)", path, error)
 
 
-def _complete(store: RunStore, batch: Batch, watch: Callable[[Batch, Result], None] | None) -> None:
-    """Play a batch and keep its runs; a note of it lies in the store from before the first round to after the last."""
+def _complete(
+    store: RunStore,
+    batch: Batch,
+    watch: Callable[[Batch, Result], None] | None,
+    begun: Callable[[], None] = lambda: None,
+) -> None:
+    """Play a batch and keep its runs; a note of it lies in the store from before the first round to after the last.
+
+    ``begun`` is called when its programs are compiled.
+    """
     names = [run.identity for run in batch.runs]
     note = store.folder / "under-way" / f"{names[0]}-{len(names)}.json"
     plain = {"format": FORMAT, "points": [point.to_plain() for point in batch.points], "seeds": list(batch.seeds)}
     write_atomic(note, json.dumps(plain), owner="store")
     checkpoint = note.with_suffix(".npz") if batch.seconds > LONG else None
-    release_programs()
     began = time.monotonic()
-    hear = None if watch is None else lambda so_far: watch(batch, so_far)
+
+    def hear(so_far: Result) -> None:
+        begun()
+        if watch is not None:
+            watch(batch, so_far)
+
     try:
         result = batch.simulate(checkpoint, hear)
     except ValueError as error:

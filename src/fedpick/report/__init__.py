@@ -1,7 +1,7 @@
 """Charts and pages: charts as data, drawn by Altair, written to files or shown on a self-contained HTML page."""
 
 from fedpick.report.charts import Chart, ChartRow, cell, curve, dot, picture, thin_indices, to_altair, write_chart
-from fedpick.report.html import code, figure, heading, page, paragraph, table
+from fedpick.report.html import code, figure, heading, page, paragraph, preload_page, table
 
 __all__ = [
     "Chart",
@@ -15,6 +15,7 @@ __all__ = [
     "page",
     "paragraph",
     "picture",
+    "preload_page",
     "table",
     "thin_indices",
     "to_altair",

@@ -147,6 +147,15 @@ def to_altair(chart: Chart) -> Any:
     )
 
 
+def to_plain(chart: Chart) -> dict[str, Any]:
+    """The chart in the words of Vega-Lite, without Altair's check of each of them, which takes most of the time."""
+    from altair.utils.schemapi import debug_mode
+
+    with debug_mode(False):
+        plain: dict[str, Any] = to_altair(chart).to_dict(validate=False)
+    return plain
+
+
 def _marks(chart: Chart, alt: Any) -> Any:
     """Curves and points, coloured by name."""
     # A logarithmic axis shows nothing at or below 0.
@@ -264,7 +273,7 @@ def picture(chart: Chart, kind: Literal["svg", "pdf", "png"]) -> bytes:
     import vl_convert
 
     convert = getattr(vl_convert, f"vegalite_to_{kind}")
-    content = convert(to_altair(chart).to_dict(), **({"ppi": 144} if kind == "png" else {}))
+    content = convert(to_plain(chart), **({"ppi": 144} if kind == "png" else {}))
     return content.encode() if isinstance(content, str) else bytes(content)
 
 

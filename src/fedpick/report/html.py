@@ -5,9 +5,11 @@ The markup, style and script are the files in ``templates/``; every text is esca
 
 import functools
 from collections.abc import Iterable, Sequence
+from importlib.metadata import version
 from typing import Any
 
-from fedpick.report.charts import Chart, to_altair
+from fedpick.report.charts import Chart, to_plain
+from fedpick.storage import cached_text
 
 
 def page(title: str, parts: Iterable[str]) -> str:
@@ -85,8 +87,16 @@ def figure(chart: Chart) -> str:
     >>> figure(Chart("one", "dots", title="One", text="One dot.", rows=rows)).startswith("<figure>")
     True
     """
-    clear = {**to_altair(chart).to_dict(), "background": "transparent"}  # light or dark as the page is
+    clear = {**to_plain(chart), "background": "transparent"}  # light or dark as the page is
     return _part("figure", chart, clear)
+
+
+def preload_page() -> None:
+    """Import what a page is made with, and make its script: in a thread, while what goes on the page is computed."""
+    import altair  # noqa: F401
+
+    _environment()
+    _library()
 
 
 def _part(macro: str, *arguments: Any) -> str:
@@ -103,8 +113,11 @@ def _environment() -> Any:
 
 @functools.cache
 def _library() -> str:
-    """Vega, Vega-Lite and vega-embed as one script."""
+    """Vega, Vega-Lite and vega-embed as one script, which takes a second to make."""
     import vl_convert
 
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return bundle.replace("</script", "<\\/script")
+    def make() -> str:
+        bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+        return bundle.replace("</script", "<\\/script")
+
+    return cached_text(f"vega-embed-{version('vl-convert-python')}.js", make)

@@ -150,6 +150,9 @@ def train_seats(
         unroll: Steps that are compiled at a stretch.
         squares: Whether to measure ``square_loss``.
     """
+    if model.trainer is not None and not squares:
+        trained: Trained = model.trainer(federation, local, params=params, clients=clients, keys=keys, t=t)
+        return trained
     shared: dict[str, Any] = {"params": params, "t": t, "squares": squares}
 
     def one(client: Int[Array, ""], key: PRNGKeyArray) -> Trained:
@@ -163,8 +166,8 @@ def train_seats(
             return [steps[i].take(carries[i], inputs[i])[0] for i in seats], None
 
         ends, _ = lax.scan(take, [seat.begin for seat in steps], [seat.inputs for seat in steps], unroll=unroll)
-        trained: Trained = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[_trained(end, local) for end in ends])
-        return trained
+        stacked: Trained = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[_trained(end, local) for end in ends])
+        return stacked
 
     if model.batched:
         return jax.vmap(one)(clients, keys)
@@ -174,7 +177,7 @@ def train_seats(
     cut = whole * SIDE_BY_SIDE
     groups = jax.tree.map(lambda x: x[:cut].reshape(whole, SIDE_BY_SIDE, *x.shape[1:]), (clients, keys))
     by_group = lax.map(lambda group: side_by_side(*group), groups)
-    trained: Trained = jax.tree.map(lambda x: x.reshape(cut, *x.shape[2:]), by_group)
+    trained = jax.tree.map(lambda x: x.reshape(cut, *x.shape[2:]), by_group)
     if rest:
         others = side_by_side(clients[cut:], keys[cut:])
         trained = jax.tree.map(lambda *parts: jnp.concatenate(parts), trained, others)

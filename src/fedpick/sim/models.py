@@ -5,7 +5,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,14 @@ from fedpick.validation import one_of, owner_name, require
 
 Params = Any
 Objective = Literal["cross-entropy", "minus-probability"]
+
+
+class Dense(NamedTuple):
+    """A ReLU network of dense layers with dropout after the last hidden one, for which a device may have a kernel."""
+
+    widths: tuple[int, ...]
+    dropout: float
+    objective: Objective
 
 
 @jax.tree_util.register_pytree_node_class
@@ -36,6 +44,8 @@ class Model:
         lowest: The lowest value that a loss can take.
         base: A pytree of arrays, or None.
         batched: Whether clients that train at the same time are one batch for the device, or operations side by side.
+        dense: What the model is, where it is a dense network.
+        trainer: What trains several clients instead of steps of ``losses``; as ``train_seats``, without the model.
 
     >>> model = from_apply(lambda key: jnp.zeros((2, 3)), lambda w, x, key: x @ w)
     >>> model.losses(model.init(jax.random.key(0)), jnp.ones((4, 2)), jnp.zeros(4, jnp.int32), None).shape
@@ -51,8 +61,11 @@ class Model:
         *,
         base: Any = None,
         batched: bool = True,
+        dense: Dense | None = None,
+        trainer: Callable[..., Any] | None = None,
     ) -> None:
         self.init, self.lowest, self.base, self.batched = init, lowest, base, batched
+        self.dense, self.trainer = dense, trainer
         self.functions = (losses, predict)
 
     def losses(self, params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Float[Array, " n"]:
@@ -68,13 +81,13 @@ class Model:
 
     def tree_flatten(self) -> tuple[tuple[Any], tuple[Any, ...]]:
         """The base is data; the functions are part of the compiled program."""
-        return (self.base,), (self.init, self.functions, self.lowest, self.batched)
+        return (self.base,), (self.init, self.functions, self.lowest, self.batched, self.dense, self.trainer)
 
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], leaves: tuple[Any]) -> "Model":
         """The inverse of ``tree_flatten``."""
-        init, (losses, predict), lowest, batched = static
-        return cls(init, losses, predict, lowest, base=leaves[0], batched=batched)
+        init, functions, lowest, batched, dense, trainer = static
+        return cls(init, *functions, lowest, base=leaves[0], batched=batched, dense=dense, trainer=trainer)
 
 
 def from_apply(
@@ -202,7 +215,9 @@ def _logistic(dim: int, classes: int, objective: Objective) -> Model:
         logits: Array = flat(x) @ params["w"] + params["b"][None, :]
         return logits
 
-    return from_apply(init, apply, objective)
+    model = from_apply(init, apply, objective)
+    model.dense = Dense((dim, classes), 0.0, objective)
+    return model
 
 
 @functools.cache
@@ -218,11 +233,13 @@ def _mlp(widths: tuple[int, ...], dropout: float, objective: Objective) -> Model
         for layer in params[:-1]:
             x = jax.nn.relu(x @ layer["w"] + layer["b"][None, :])
         if key is not None and dropout > 0:
-            x = jnp.where(_kept(key, dropout, x.shape), x / jnp.float32(1 - dropout), jnp.float32(0))
+            x = jnp.where(kept(key, dropout, x.shape), x / jnp.float32(1 - dropout), jnp.float32(0))
         logits: Array = x @ params[-1]["w"] + params[-1]["b"][None, :]
         return logits
 
-    return from_apply(init, apply, objective)
+    model = from_apply(init, apply, objective)
+    model.dense = Dense(widths, dropout, objective)
+    return model
 
 
 @functools.cache
@@ -243,7 +260,7 @@ def barrier(x: Any) -> Any:
     return jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
 
 
-def _kept(key: PRNGKeyArray, dropout: float, shape: tuple[int, ...]) -> Bool[Array, " ..."]:
+def kept(key: PRNGKeyArray, dropout: float, shape: tuple[int, ...]) -> Bool[Array, " ..."]:
     """True with probability 1 - dropout, from as few random bits as decide that: a single one for 0.5.
 
     With 32 for each, drawing them is a fifth of the training of a small network on a CPU.

@@ -164,10 +164,13 @@ class PowerLaw:
 
 
 def _by_label(labels: Numbers) -> list[Numbers]:
-    """The samples of each class."""
-    values, inverse = np.unique(labels, return_inverse=True)
-    order = np.argsort(inverse.astype(np.min_scalar_type(len(values))), kind="stable")
-    return np.split(order, np.cumsum(np.bincount(inverse))[:-1])
+    """The samples of each class that has any."""
+    short = labels
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= 2**16:
+        short = np.unique(labels, return_inverse=True)[1]
+    number = np.bincount(short)
+    order = np.argsort(short.astype(np.min_scalar_type(len(number))), kind="stable")  # short numbers sort fast
+    return [rows for rows in np.split(order, np.cumsum(number)[:-1]) if len(rows)]
 
 
 def _clients(partition: Any) -> None:

@@ -103,7 +103,7 @@ def simulate(
     keep_programs()
     runner: Runner = Bundles(runs.rows(mine), spread_seats) if jit else EagerRuns(runs.rows(mine))
     cadence = Cadence.even(rounds, every, CHUNK)
-    tables = _Tables.begin(runner.begin(), selector.m or data.num_clients)
+    tables = _Tables.begin(runner.begin(cadence), selector.m or data.num_clients)
     file = None
     if checkpoint is not None:
         file = Checkpoint(Path(checkpoint), fingerprint(trace_chunk(runs, cadence), runs, rounds, every))

@@ -1,6 +1,7 @@
 """Everything that goes to disk: atomic writes, one state format, one folder of runs, and where results come from."""
 
 from fedpick.storage.atomic import atomic_file, write_atomic
+from fedpick.storage.cache import cache_folder, cached_text
 from fedpick.storage.run_store import Provenance, RunStore, StoredRun, device, plain_numbers, versions
 from fedpick.storage.state import ForeignStateError, State, StateError, load_state, save_state
 
@@ -12,6 +13,8 @@ __all__ = [
     "StateError",
     "StoredRun",
     "atomic_file",
+    "cache_folder",
+    "cached_text",
     "device",
     "load_state",
     "plain_numbers",

@@ -5,6 +5,7 @@ runs/<identity>/result.npz        arrays by round and by evaluation
 runs/<identity>/summary.json      where it ended, what it cost
 findings/<name>-<identity>.json   other results that were worth keeping
 under-way/                        what an interrupted invocation goes on with
+leases/                           who is at work on what, where several processes are
 """
 
 import contextlib
@@ -33,6 +34,7 @@ from fedpick.storage.atomic import PART, write_atomic
 
 LOG = logging.getLogger("fedpick")
 FORMAT = 2  # of experiment.json and of findings
+LEASES = "leases"
 FILES = ("experiment.json", "result.npz", "summary.json")
 PACKAGES = ("fedpick", "jax", "jaxlib", "numpy", "optax", "flwr")
 
@@ -73,17 +75,30 @@ class RunStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only process that writes here; another invocation waits, and says so."""
-        lock = filelock.FileLock(self.folder / "lock")
-        try:
-            lock.acquire(timeout=0)
-        except filelock.Timeout:
-            LOG.warning("another fedpick is at work in %s; waiting until it ends", self.folder)
-            lock.acquire()
-        try:
+        """Be the only process that writes here; where others are at work, wait until they end, and say so."""
+        with _acquired(self.folder / "lock", self.folder):
+            for path in sorted((self.folder / LEASES).glob("*.lock")):  # no new ones while we have the mutex
+                with _acquired(path, self.folder), contextlib.suppress(OSError):
+                    path.unlink()
             for left in (self.folder / "runs").glob(f"{PART}*"):  # by an invocation that was killed
                 shutil.rmtree(left, ignore_errors=True)
             yield
+
+    @contextlib.contextmanager
+    def lease(self, name: str) -> Iterator[bool]:
+        """Be the only process at work on what has this name, beside others on other things: whether that was possible.
+
+        The lock is the operating system's, which frees it when the process ends, however it ends.
+
+        Args:
+            name: What is worked on.
+        """
+        (self.folder / LEASES).mkdir(exist_ok=True)
+        lock = filelock.FileLock(self.folder / LEASES / f"{name}.lock")
+        with filelock.FileLock(self.folder / "lock"), contextlib.suppress(filelock.Timeout):
+            lock.acquire(timeout=0)
+        try:
+            yield lock.is_locked
         finally:
             lock.release()
 
@@ -174,11 +189,26 @@ class RunStore:
 
     def unknown_files(self, expected: Iterable[str] = ()) -> list[Path]:
         """Files here that fedpick did not write."""
-        known = {"runs", "findings", "under-way", "lock", *expected}
+        known = {"runs", "findings", "under-way", "lock", LEASES, *expected}
         found = [path for path in self.folder.iterdir() if path.name not in known and path.name[0] != "."]
         for path in (self.folder / "runs").iterdir():
             found += [path] if path.is_file() else [inner for inner in path.iterdir() if inner.name not in FILES]
         return sorted(found)
+
+
+@contextlib.contextmanager
+def _acquired(path: Path, folder: Path) -> Iterator[None]:
+    """The lock of this file, in this store."""
+    lock = filelock.FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        LOG.warning("another fedpick is at work in %s; waiting until it ends", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _read(folder: Path) -> StoredRun:

@@ -28,6 +28,7 @@ from fedpick.sim._engine.compilation import (
     start,
 )
 from fedpick.sim._engine.cpu import cpu_form
+from fedpick.sim._engine.dense_kernel import gpu_form
 from fedpick.sim._engine.multihost import divide
 from fedpick.sim._engine.phases import FEW, PhasePrograms
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree, concatenate, rows
@@ -69,22 +70,20 @@ class Bundles:
         self.progress: list[RunState] = []  # of each bundle
         self._divide(at_most=self.number)
 
-    def begin(self) -> Evaluation:
+    def begin(self, cadence: Cadence) -> Evaluation:
         self.progress = []
         for bundle, own in zip(self.bundles, self.own, strict=True):
             models = jit_program(first_models)(own.setup.model, own.seeds)
             # A state that is the same for all runs, such as zeros, would otherwise be on the default device.
             self.progress.append(_put(jit_program(start)(own, models), bundle.place))
+        if self.mesh is None:
+            # Who watches the start knows that all is compiled; JAX keeps the programs.
+            self._compile(functools.partial(self._programs(cadence), cadence), 0, cadence.stop)
         first: Evaluation = self._run(self._compile(EvaluationProgram))
         return first
 
     def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
-        form: Callable[..., Any] = compile_chunk
-        if self._evaluates_mostly(cadence.every):
-            form = SplitPrograms
-        elif cadence.rounds <= FEW and self.mesh is None and _on_cpu(self.bundles[0].place):
-            form = PhasePrograms
-        programs = self._compile(functools.partial(form, cadence), first, cadence.stop)
+        programs = self._compile(functools.partial(self._programs(cadence), cadence), first, cadence.stop)
         new: Chunk = self._run(programs, first, cadence.stop, tick=tick)
         return new
 
@@ -159,21 +158,25 @@ class Bundles:
                 setup = dataclasses.replace(setup, unroll=STRETCH)
             if _on_cpu(place):
                 setup = dataclasses.replace(setup, model=cpu_form(setup.model, setup.federation, setup.local.b))
+            elif _device(place).platform == "gpu" and self.mesh is None:
+                setup = dataclasses.replace(setup, model=gpu_form(setup.model, setup.federation, setup.local))
             self.own.append(Runs(setup, _put(seeds, place)))
 
+    def _programs(self, cadence: Cadence) -> Callable[..., Any]:
+        if self.mesh is not None:
+            return compile_chunk
+        if not _on_cpu(self.bundles[0].place) or self._evaluates_mostly(cadence.every):
+            return SplitPrograms
+        return PhasePrograms if cadence.rounds <= FEW else compile_chunk
+
     def _evaluates_mostly(self, every: int) -> bool:
-        """Whether on a CPU an evaluation is more work than the rounds before it, and much."""
+        """Whether an evaluation is more work than the rounds before it, and much."""
         federation, selector, local = self.runs.setup.federation, self.runs.setup.selector, self.runs.setup.local
         trained = every * (selector.m or federation.num_clients) * local.tau * local.b * 3  # a step is three passes
         tests = federation.test_y if federation.test_order is None else federation.test_order
         evaluated = federation.num_samples + tests.shape[-1]
         parameters = sum(leaf[0].size for leaf in jax.tree.leaves(self.progress[0].params))
-        return (
-            _on_cpu(self.bundles[0].place)
-            and self.mesh is None
-            and evaluated > trained
-            and evaluated * parameters > MUCH
-        )
+        return evaluated > trained and evaluated * parameters > MUCH
 
 
 def _devices() -> list[jax.Device]:

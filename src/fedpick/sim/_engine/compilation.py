@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import platformdirs
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import Mesh
 
@@ -22,6 +20,7 @@ from fedpick.sim.models import Model, Params
 from fedpick.sim.records import Record
 from fedpick.sim.round import RunState, Setup, begin, first_model
 from fedpick.sim.spread import over
+from fedpick.storage import cache_folder
 
 MAPS = 30_000  # of memory, from which on programs are released
 
@@ -113,10 +112,14 @@ class EvaluationProgram:
     """``evaluation`` for runs and progress of these shapes."""
 
     def __init__(self, runs: Runs, progress: RunState) -> None:
-        setup = runs.setup
-        state = progress.params, progress.chosen
-        self.program = jit_program(evaluation).lower(setup.federation, setup.model, *state, mesh=setup.mesh).compile()
+        self.program = self.lower(runs, progress).compile()
         self.memory_analysis = self.program.memory_analysis
+
+    @staticmethod
+    def lower(runs: Runs, progress: RunState) -> Any:
+        """The program, not yet compiled."""
+        setup, state = runs.setup, (progress.params, progress.chosen)
+        return jit_program(evaluation).lower(setup.federation, setup.model, *state, mesh=setup.mesh)
 
     def __call__(self, runs: Runs, progress: RunState) -> tuple[RunState, Evaluation]:
         """The metrics beside the state, which stays as it is."""
@@ -127,13 +130,22 @@ class SplitPrograms:
     """``chunk`` as two programs: an evaluation is computed beside the rounds that come after it.
 
     On a CPU this keeps all cores busy where a single matrix product or a sum does not, and each of the two programs is
-    compiled as suits it. A program that does little is not worth the calls.
+    compiled as suits it. On a GPU they are compiled side by side, and the evaluation once. A program that does little
+    on a CPU is not worth the calls.
     """
 
     def __init__(self, cadence: Cadence, runs: Runs, progress: RunState, first: int, stop: int | None) -> None:
         self.cadence = cadence
-        self.rounds = jit_program(rounds).lower(runs, progress, first, stop, every=cadence.every).compile()
-        self.evaluation = EvaluationProgram(runs, progress)
+        lowered = jit_program(rounds).lower(runs, progress, first, stop, every=cadence.every)
+        with ThreadPoolExecutor(1) as beside:  # XLA compiles without Python's lock
+            compiled = beside.submit(lowered.compile)
+            self.evaluation = EvaluationProgram(runs, progress)
+            self.rounds = compiled.result()
+
+    def memory_analysis(self) -> Any:
+        """Of the program that needs more."""
+        both = self.rounds.memory_analysis(), self.evaluation.memory_analysis()
+        return max(both, key=lambda one: one.temp_size_in_bytes + one.output_size_in_bytes)
 
     def __call__(self, runs: Runs, progress: RunState, first: int, stop: int | None) -> tuple[RunState, Chunk]:
         """As ``chunk``, without rows beyond the last round."""
@@ -171,10 +183,10 @@ def keep_programs() -> None:
     ``FEDPICK_CACHE`` names another folder; empty, nothing is kept. JAX's own ``jax_compilation_cache_dir`` goes
     before both.
     """
-    named = os.environ.get("FEDPICK_CACHE")
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None or named == "":
+    kept = cache_folder()
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None or kept is None:
         return
-    folder = Path(named or platformdirs.user_cache_path("fedpick")) / "programs"
+    folder = kept / "programs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:  # a home that cannot be written to: compile each time

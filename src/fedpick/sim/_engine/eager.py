@@ -21,7 +21,7 @@ class EagerRuns:
         self.setups = [runs.setup.rows(run) for run in range(len(self.seeds))]
         self.progress: list[RunState] = []
 
-    def begin(self) -> Evaluation:
+    def begin(self, cadence: Cadence) -> Evaluation:
         pairs = list(zip(self.setups, self.seeds, strict=True))
         with jax.disable_jit():
             self.progress = [begin(setup, first_model(setup.model, seed)) for setup, seed in pairs]

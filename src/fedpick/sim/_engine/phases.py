@@ -47,13 +47,17 @@ class PhasePrograms:
     def __init__(self, cadence: Cadence, runs: Runs, progress: RunState, first: int, stop: int | None) -> None:
         self.cadence, self.request = cadence, Request.of(runs.setup.selector)
         t, state, common = _round(first), progress.selector, progress._replace(selector=None)
-        parts = [jit_program(choices).lower(runs, state, progress.params, t)]
-        choice = parts[0].out_info[0]
-        parts.append(jit_program(outcomes).lower(self._shared(runs), common, t, choice, request=self.request))
-        if jax.tree.leaves(state):
-            parts.append(jit_program(lessons).lower(runs, state, choice, parts[1].out_info[0]))
-        with ThreadPoolExecutor(len(parts)) as beside:  # XLA compiles without Python's lock
-            self.choices, self.outcomes, *self.lessons = beside.map(lambda part: part.compile(), parts)
+        with ThreadPoolExecutor() as beside:  # XLA compiles without Python's lock
+            compiled = [beside.submit(EvaluationProgram.lower(runs, progress).compile)]
+            lowered = jit_program(choices).lower(runs, state, progress.params, t)
+            compiled.append(beside.submit(lowered.compile))
+            choice = lowered.out_info[0]
+            lowered = jit_program(outcomes).lower(self._shared(runs), common, t, choice, request=self.request)
+            compiled.append(beside.submit(lowered.compile))
+            if jax.tree.leaves(state):
+                lowered = jit_program(lessons).lower(runs, state, choice, lowered.out_info[0])
+                compiled.append(beside.submit(lowered.compile))
+        _, self.choices, self.outcomes, *self.lessons = (each.result() for each in compiled)
         self.evaluation = EvaluationProgram(runs, progress)
 
     def __call__(self, runs: Runs, progress: RunState, first: int, stop: int | None) -> tuple[RunState, Chunk]:

@@ -119,8 +119,8 @@ class Runner(Protocol):
     @state.setter
     def state(self, progress: RunState) -> None: ...
 
-    def begin(self) -> Evaluation:
-        """Start every run and evaluate the initial models."""
+    def begin(self, cadence: Cadence) -> Evaluation:
+        """Start every run, to be played at this cadence, and evaluate the initial models."""
 
     def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
         """Play a chunk of every run from round ``first`` on; ``tick`` is called with the fraction that is done."""
