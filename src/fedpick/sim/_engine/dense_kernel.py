@@ -20,8 +20,9 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from fedpick.sim.batches import draw_batches
 from fedpick.sim.federation import Federation
+from fedpick.sim.layers import kept
 from fedpick.sim.local import Local, Trained
-from fedpick.sim.models import Dense, Model, Params, kept
+from fedpick.sim.models import Dense, Model, Params
 
 LEAST = 16  # rows and columns of a product on the matrix units
 CHUNK = 128  # inputs at a time
