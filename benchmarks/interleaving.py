@@ -19,11 +19,11 @@ PATIENCE = 20.0  # seconds to wait for others to end before a turn is taken agai
 class Program:
     """A process that answers a number of rounds with a line of JSON; see ``peers/serve.py``."""
 
-    def __init__(self, name: str, command: Sequence[str | Path]) -> None:
+    def __init__(self, name: str, command: Sequence[str | Path], platform: str = "cpu") -> None:
         self.name = name
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed in __exit__)
         # OMP_WAIT_POLICY stays as it is: PyTorch spins for a few milliseconds only, and is a third slower without.
-        environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore", "FEDPICK_CACHE": ""}
+        environment = os.environ | {"JAX_PLATFORMS": platform, "PYTHONWARNINGS": "ignore", "FEDPICK_CACHE": ""}
         self.process = subprocess.Popen(
             [str(part) for part in command],
             stdin=subprocess.PIPE,

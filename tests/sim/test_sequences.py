@@ -1,6 +1,8 @@
 """Models of sequences: against loops in NumPy, what travels of them, and the files they come from."""
 
 import dataclasses
+import runpy
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -219,3 +221,10 @@ def test_blocks_of_samples_shrink_with_what_a_model_makes_of_them():
     assert block(MLP()) == 4096
     assert block(CNN()) == 1024  # 28 x 28 x 32 float32 of each sample
     assert block(CNN(channels=(512, 64))) == 64
+
+
+def test_the_example_runs_and_adapters_are_smaller():
+    folder = Path(__file__).parents[2] / "examples"
+    found = runpy.run_path(str(folder / "adapters.py"))["main"]()
+    assert all(accuracy > 0.8 for accuracy, _ in found.values())
+    assert 20 * found["Transformer"][1] < found["CharLSTM"][1]

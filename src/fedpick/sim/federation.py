@@ -17,7 +17,7 @@ from fedpick.sim.host_samples import HostSamples, has_room
 from fedpick.sim.summary import Summary
 from fedpick.validation import natural
 
-CHECKED = 100_000  # rows at a time: a table of all would be a quarter of the data more
+CHECKED = 100_000  # rows at a time, for a table of all is a quarter of the data more
 OWN = ("order", "start", "count", "size", "test_order")  # what a federation for each run has for each
 
 
@@ -117,9 +117,7 @@ class Federation:
     def axes(self) -> "Federation":
         """The axis of the runs in each leaf for ``jax.vmap``, None where it is shared."""
         shared: Federation = jax.tree.map(lambda leaf: None, self)
-        if self.num_runs is None:
-            return shared
-        own: Any = {name: None if getattr(self, name) is None else 0 for name in OWN}
+        own: Any = {name: None if self.num_runs is None or getattr(self, name) is None else 0 for name in OWN}
         return dataclasses.replace(shared, **own)
 
     def rows(self, runs: Any) -> "Federation":
@@ -185,8 +183,8 @@ class Federation:
         _below("test y", test_y, total, "classes")
         count = np.stack([np.bincount(row, minlength=K) for row in client.reshape(-1, len(x))])
         if not count.all():
-            which = _few(np.flatnonzero((count == 0).any(axis=0)))
-            raise ValueError(f"Federation: every client must hold at least 1 sample, got none for clients {which}")
+            empty = _few(np.flatnonzero((count == 0).any(axis=0)))
+            raise ValueError(f"Federation: every client must hold at least 1 sample, got none for clients {empty}")
         size = count.reshape(*client.shape[:-1], K) if size is None else np.asarray(size)
         if size.shape[-1:] != (K,) or size.dtype.kind not in "iuf" or not ((size >= 1e-30) & (size <= 1e30)).all():
             raise ValueError(f"Federation: size must be K={K} numbers between 1e-30 and 1e30, got {size!r}")
@@ -197,8 +195,7 @@ class Federation:
                 order = jnp.asarray(np.stack(list(pool.map(lambda row: _by_client(row, K), client))))
         elif not (client[:-1] <= client[1:]).all():  # data that come sorted are not copied: they may be gigabytes
             by_client = _by_client(client, K)
-            order = jnp.asarray(by_client) if on_host else None
-            x, y = (x, y) if on_host else (x[by_client], y[by_client])
+            x, y, order = (x, y, jnp.asarray(by_client)) if on_host else (x[by_client], y[by_client], None)
         return cls(
             x=jax.device_put(x[:0] if on_host else x),  # jnp.asarray would hold a second copy on the way
             y=jnp.asarray(y, jnp.int32),
@@ -233,9 +230,9 @@ class Federation:
         """
         y = np.asarray(y)
         if isinstance(partition, Sequence):
+            K = {getattr(one, "K", None) for one in partition}
             with ThreadPoolExecutor() as pool:
                 client = np.stack(list(pool.map(lambda one: one(y), partition)))
-            K = {getattr(one, "K", None) for one in partition}
             return cls.from_arrays(x, y, client, num_clients=K.pop() if len(K) == 1 else None, **options)
         return cls.from_arrays(x, y, partition(y), num_clients=getattr(partition, "K", None), **options)
 

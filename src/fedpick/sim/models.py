@@ -2,17 +2,17 @@
 
 import functools
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fedpick.sim.federation import Federation
-from fedpick.validation import one_of, owner_name, require
+from fedpick.sim.layers import classes_of, flat, inputs_of, kept, uniform_layer
+from fedpick.validation import one_of, require
 
 Params = Any
 Objective = Literal["cross-entropy", "minus-probability"]
@@ -86,8 +86,9 @@ class Model:
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], leaves: tuple[Any]) -> "Model":
         """The inverse of ``tree_flatten``."""
-        init, functions, lowest, batched, dense, trainer = static
-        return cls(init, *functions, lowest, base=leaves[0], batched=batched, dense=dense, trainer=trainer)
+        init, (losses, predict), lowest, batched, dense, trainer = static
+        options: dict[str, Any] = {"base": leaves[0], "batched": batched, "dense": dense, "trainer": trainer}
+        return cls(init, losses, predict, lowest, **options)
 
 
 def from_apply(
@@ -215,9 +216,7 @@ def _logistic(dim: int, classes: int, objective: Objective) -> Model:
         logits: Array = flat(x) @ params["w"] + params["b"][None, :]
         return logits
 
-    model = from_apply(init, apply, objective)
-    model.dense = Dense((dim, classes), 0.0, objective)
-    return model
+    return _dense(from_apply(init, apply, objective), Dense((dim, classes), 0.0, objective))
 
 
 @functools.cache
@@ -237,8 +236,11 @@ def _mlp(widths: tuple[int, ...], dropout: float, objective: Objective) -> Model
         logits: Array = x @ params[-1]["w"] + params[-1]["b"][None, :]
         return logits
 
-    model = from_apply(init, apply, objective)
-    model.dense = Dense(widths, dropout, objective)
+    return _dense(from_apply(init, apply, objective), Dense(widths, dropout, objective))
+
+
+def _dense(model: Model, dense: Dense) -> Model:
+    model.dense = dense
     return model
 
 
@@ -258,43 +260,3 @@ def _quadratic(v: int, spread: float) -> Model:
 def barrier(x: Any) -> Any:
     """Optimization barrier: stops XLA from fusing or recomputing ``x``."""
     return jax.lax.optimization_barrier(x)  # type: ignore[no-untyped-call]
-
-
-def kept(key: PRNGKeyArray, dropout: float, shape: tuple[int, ...]) -> Bool[Array, " ..."]:
-    """True with probability 1 - dropout, from as few random bits as decide that: a single one for 0.5.
-
-    With 32 for each, drawing them is a fifth of the training of a small network on a CPU.
-    """
-    bits = next((bits for bits in (1, 2, 4, 8, 16) if (dropout * 2**bits).is_integer()), 32)
-    number, in_a_word = math.prod(shape), 32 // bits
-    words = jax.random.bits(key, (-(-number // in_a_word),), jnp.uint32)
-    place = jnp.arange(0, 32, bits, dtype=jnp.uint32)
-    lot = (words[:, None] >> place[None, :]) & jnp.uint32(2**bits - 1)
-    kept: Bool[Array, " ..."] = lot.reshape(-1)[:number].reshape(shape) >= jnp.uint32(round(dropout * 2**bits))
-    return kept
-
-
-def uniform_layer(key: PRNGKeyArray, shape: tuple[int, ...]) -> Params:
-    """Weights [..., out] and biases [out], uniform on +-1/sqrt(fan-in) as in PyTorch."""
-    bound = math.prod(shape[:-1]) ** -0.5
-    w_key, b_key = jax.random.split(key)
-    w = jax.random.uniform(w_key, shape, jnp.float32, -bound, bound)
-    return {"w": w, "b": jax.random.uniform(b_key, shape[-1:], jnp.float32, -bound, bound)}
-
-
-def flat(x: Array) -> Array:
-    """A row of numbers per sample."""
-    return x.reshape(x.shape[0], -1)
-
-
-def inputs_of(federation: Federation) -> int:
-    """The numbers of a sample."""
-    return math.prod(federation.x.shape[1:])
-
-
-def classes_of(owner: object, federation: Federation) -> int:
-    """The number of classes, at least two."""
-    if federation.classes < 2:
-        found = f"{federation.classes} in {federation.name}; the model of the quadratic problem is QuadraticModel"
-        raise ValueError(f"{owner_name(owner)}: data must have at least 2 classes, got {found}")
-    return federation.classes

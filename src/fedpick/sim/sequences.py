@@ -10,7 +10,8 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from fedpick.sim.federation import Federation, as_float
-from fedpick.sim.models import Model, Objective, Params, classes_of, from_apply, uniform_layer
+from fedpick.sim.layers import classes_of, uniform_layer
+from fedpick.sim.models import Model, Objective, Params, from_apply
 from fedpick.validation import one_of, owner_name, require
 
 

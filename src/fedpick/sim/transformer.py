@@ -15,7 +15,8 @@ from jaxtyping import Array, PRNGKeyArray
 from fedpick.metrics import Numbers
 from fedpick.sim.arrays import file_sha256
 from fedpick.sim.federation import Federation
-from fedpick.sim.models import Model, Objective, Params, classes_of, from_apply, uniform_layer
+from fedpick.sim.layers import classes_of, uniform_layer
+from fedpick.sim.models import Model, Objective, Params, from_apply
 from fedpick.sim.sequences import one_hot, sequence_length
 from fedpick.validation import one_of, require
 

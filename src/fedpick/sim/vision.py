@@ -12,7 +12,8 @@ from jax import lax
 from jaxtyping import Array, PRNGKeyArray
 
 from fedpick.sim.federation import Federation
-from fedpick.sim.models import Model, Objective, Params, classes_of, flat, from_apply, uniform_layer
+from fedpick.sim.layers import classes_of, flat, uniform_layer
+from fedpick.sim.models import Model, Objective, Params, from_apply
 from fedpick.validation import one_of, owner_name, require
 
 

@@ -2,11 +2,13 @@
 
 XLA runs each step as some twenty kernels, between which weights, gradients and prepared inputs go through memory. Here
 a block of threads plays all steps of a seat: it gathers the stored inputs, and updates the weights in place. Products
-are in TF32, as XLA's are. Whatever else a model or its training has, ``gpu_form`` leaves to XLA.
+are in TF32, as XLA's are, those with inputs that are stored as bytes in float16, which has as many digits. Whatever
+else a model or its training has, ``gpu_form`` leaves to XLA.
 """
 
 import functools
 import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,14 +20,15 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from fedpick.sim.batches import draw_batches
 from fedpick.sim.federation import Federation
+from fedpick.sim.layers import kept
 from fedpick.sim.local import Local, Trained
-from fedpick.sim.models import Dense, Model, Params, kept
+from fedpick.sim.models import Dense, Model, Params
 
 LEAST = 16  # rows and columns of a product on the matrix units
 CHUNK = 128  # inputs at a time
 WIDEST = 128  # units of a layer that a block of threads holds
-WARPS = 8
-STAGES = 2
+WARPS, STAGES = 4, 2
+SCALE = 1024.0  # of gradients in float16, lest small ones have fewer digits
 
 
 def gpu_form(model: Model, federation: Federation, local: Local) -> Model:
@@ -55,6 +58,10 @@ class _Plan(NamedTuple):
     tau: int
     padded: tuple[int, ...]  # units of each layer, as powers of two
     interpret: bool
+
+    def short(self, x: Any) -> Any:
+        """The numbers that a product with the inputs takes: bytes, and weights, are not too large for float16."""
+        return jnp.float16 if x.dtype == jnp.uint8 else jnp.float32
 
 
 def train_dense(
@@ -136,7 +143,7 @@ def _call(plan: _Plan, x: Array, drawn: tuple[Array, ...], rates: Array, layers:
         grid=(m,),
         in_specs=[whole(x), *(own(part.shape[1:]) for part in drawn), whole(rates), *map(whole, layers)],
         out_specs=[own(shape) for shape in shapes],
-        out_shape=[jax.ShapeDtypeStruct((m, *shape), jnp.float32) for shape in shapes],
+        out_shape=[jax.ShapeDtypeStruct((m, *shape), jnp.float32) for shape in shapes],  # type: ignore[no-untyped-call]
         compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=STAGES),
         interpret=plan.interpret,
         name="dense_training",
@@ -148,11 +155,16 @@ def _kernel(plan: _Plan, x: Any, rows: Any, labels: Any, part: Any, *rest: Any) 
     """All steps of one seat. The first layer's weights are updated in the output, the others are carried."""
     dense, number = plan.dense, len(plan.padded)
     dropped = dense.dropout > 0 and number > 1
-    mask, rest = (rest[0], rest[1:]) if dropped else (None, rest)
+    mask: Any = rest[0] if dropped else None
+    rest = rest[1:] if dropped else rest
     rates, given, out = rest[0], rest[1 : 1 + 2 * number], rest[1 + 2 * number :]
-    chunks = _chunks(dense.widths[0])
-    for first, size in chunks:
+    inputs, short = dense.widths[0], plan.short(x)
+
+    def copy(first: Any, size: int, nothing: Any) -> Any:
         out[0][pl.ds(first, size), :] = given[0][pl.ds(first, size), :]
+        return nothing
+
+    _each_chunk(inputs, copy, 0)
     _barrier(plan)
     weight = part[:]
     eta, shrink = rates[0], rates[1]
@@ -161,9 +173,13 @@ def _kernel(plan: _Plan, x: Any, rows: Any, labels: Any, part: Any, *rest: Any) 
     def step(t: Any, carry: Any) -> Any:
         (bias, others), total = carry
         row, label = rows[t, :], labels[t, :]
+
+        def forward(first: Any, size: int, z: Array) -> Array:
+            seen = plan.prepare(x[row, pl.ds(first, size)]).astype(short)
+            return z + _dot(seen, out[0][pl.ds(first, size), :].astype(short))
+
         z = jnp.zeros((weight.shape[0], plan.padded[0]), jnp.float32) + bias[None, :]
-        for first, size in chunks:
-            z += _dot(plan.prepare(x[row, pl.ds(first, size)]), out[0][pl.ds(first, size), :])
+        z = _each_chunk(inputs, forward, z)
         seen, factor = [], None
         for at, (w, own) in enumerate(others):
             a = jnp.maximum(z, 0)
@@ -190,9 +206,15 @@ def _kernel(plan: _Plan, x: Any, rows: Any, labels: Any, part: Any, *rest: Any) 
             if factor is not None and at == number - 2:
                 d = d * factor
             d = jnp.where(active, d, 0.0)
-        for first, size in chunks:
-            inputs, w = plan.prepare(x[row, pl.ds(first, size)]), out[0][pl.ds(first, size), :]
-            out[0][pl.ds(first, size), :] = shrink * w - eta * _dot(inputs.T, d)
+        _barrier(plan)
+
+        def update(first: Any, size: int, scaled: Array) -> Array:
+            seen = plan.prepare(x[row, pl.ds(first, size)]).astype(short)
+            step = (eta / SCALE) * _dot(seen.T, scaled)
+            out[0][pl.ds(first, size), :] = shrink * out[0][pl.ds(first, size), :] - step
+            return scaled
+
+        _each_chunk(inputs, update, (SCALE * d).astype(short))
         _barrier(plan)
         bias = shrink * bias - eta * jnp.sum(d, axis=0)
         return (bias, updated[::-1]), total + jnp.where(weight > 0, weight * loss, 0.0)
@@ -205,14 +227,17 @@ def _kernel(plan: _Plan, x: Any, rows: Any, labels: Any, part: Any, *rest: Any) 
     out[-1][:] = total
 
 
-def _chunks(inputs: int) -> list[tuple[int, int]]:
-    """The inputs in pieces of ``CHUNK``, and what is left in smaller powers of two."""
-    found, first = [], 0
+def _each_chunk(inputs: int, act: Callable[[Any, int, Any], Any], value: Any) -> Any:
+    """``value = act(first, size, value)`` for the inputs in chunks: a loop, and the rest in smaller powers of two."""
+    whole = inputs // CHUNK
+    if whole:
+        value = lax.fori_loop(0, whole, lambda number, value: act(number * CHUNK, CHUNK, value), value)
+    first = whole * CHUNK
     while first < inputs:
-        size = min(CHUNK, 1 << ((inputs - first).bit_length() - 1))
-        found.append((first, size))
+        size = 1 << ((inputs - first).bit_length() - 1)
+        value = act(first, size, value)
         first += size
-    return found
+    return value
 
 
 def _dot(a: Float[Array, "n k"], b: Float[Array, "k p"]) -> Float[Array, "n p"]:
