@@ -24,7 +24,8 @@ def both(federation, spec, local):
     model = spec.build(federation)
     options = {"params": model.init(jax.random.key(1)), "clients": CLIENTS, "keys": KEYS, "t": jnp.int32(0)}
     steps = train_seats(federation, model, local, **options)
-    kernel = train_dense(model.dense, federation, local, interpret=True, **options)
+    # Numbers of the training are traced, as in a simulation.
+    kernel = jax.jit(lambda local: train_dense(model.dense, federation, local, interpret=True, **options))(local)
     return options["params"], steps, kernel
 
 

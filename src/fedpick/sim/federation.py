@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY
 from typing import Any
 
@@ -191,8 +190,7 @@ class Federation:
         count, order = count.reshape(*client.shape[:-1], K), None
         on_host = not has_room(x) if on_host is None else on_host
         if client.ndim == 2:
-            with ThreadPoolExecutor() as pool:
-                order = jnp.asarray(np.stack(list(pool.map(lambda row: _by_client(row, K), client))))
+            order = jnp.asarray(np.stack([_by_client(row, K) for row in client]))
         elif not (client[:-1] <= client[1:]).all():  # data that come sorted are not copied: they may be gigabytes
             by_client = _by_client(client, K)
             x, y, order = (x, y, jnp.asarray(by_client)) if on_host else (x[by_client], y[by_client], None)
@@ -231,8 +229,7 @@ class Federation:
         y = np.asarray(y)
         if isinstance(partition, Sequence):
             K = {getattr(one, "K", None) for one in partition}
-            with ThreadPoolExecutor() as pool:
-                client = np.stack(list(pool.map(lambda one: one(y), partition)))
+            client = np.stack([one(y).astype(np.int32) for one in partition])
             return cls.from_arrays(x, y, client, num_clients=K.pop() if len(K) == 1 else None, **options)
         return cls.from_arrays(x, y, partition(y), num_clients=getattr(partition, "K", None), **options)
 

@@ -67,11 +67,12 @@ def check_kinds(
     for leaf in jax.tree.leaves(params):
         if getattr(leaf, "dtype", None) != jnp.float32:
             raise ValueError(f"simulate: model must have float32 parameters, got {leaf}")
-    two = jnp.arange(min(2, federation.y.shape[0]))
-    x, y = federation.prepare(federation.inputs(two)), federation.y[two]
-    for name, output in (("losses", lambda p: model.losses(p, x, y, None)), ("predict", lambda p: model.predict(p, x))):
+    two = np.arange(min(2, federation.y.shape[0]), dtype=np.int32)
+    x, y = jax.eval_shape(lambda: (federation.prepare(federation.inputs(jnp.asarray(two))), federation.y[two]))
+    outputs = {"losses": lambda p, x, y: model.losses(p, x, y, None), "predict": lambda p, x, y: model.predict(p, x)}
+    for name, output in outputs.items():
         try:
-            shape = jax.eval_shape(output, params).shape
+            shape = jax.eval_shape(output, params, x, y).shape
         except TypeError as error:
             what = str(error).splitlines()[0]
             raise ValueError(f"simulate: model.{name} must take samples of shape {x.shape[1:]}, got {what}") from None

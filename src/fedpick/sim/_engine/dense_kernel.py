@@ -114,7 +114,7 @@ def train_dense(
         columns = padded[at] - dense.widths[at + 1]
         layers += [jnp.pad(layer["w"], ((0, rows), (0, columns))), jnp.pad(layer["b"], (0, columns))]
     eta = jnp.asarray(local.eta, jnp.float32) * local.schedule(t)
-    decay = jnp.asarray(local.weight_decay or 0.0, jnp.float32)
+    decay = jnp.asarray(0.0 if local.weight_decay is None else local.weight_decay, jnp.float32)
     plan = _Plan(dense, federation.prepare, local.tau, padded, interpret)
     x = federation.x.reshape(federation.x.shape[0], -1)
     *trained, loss = _call(plan, x, drawn, jnp.stack([eta, 1 - eta * decay]), layers)
