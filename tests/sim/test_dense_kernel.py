@@ -29,17 +29,17 @@ def both(federation, spec, local):
     return options["params"], steps, kernel
 
 
+DECAY = Local(tau=3, b=16, eta=0.1, weight_decay=0.1, batches="replace")
+
+
 @pytest.mark.parametrize(
-    "local", [PLAIN, Local(tau=3, b=16, eta=0.1, weight_decay=0.1, batches="replace")], ids=["", "decay"]
-)
-@pytest.mark.parametrize(
-    "spec",
+    ("spec", "local"),
     [
-        Logistic(),
-        MLP((24, 10)),
-        MLP((24,), objective="minus-probability"),
-        MLP((16, 8, 8), dropout=0.25),
-        MLP((20,), dropout=0.0),
+        (Logistic(), PLAIN),
+        (MLP((24, 10)), DECAY),
+        (MLP((24,), objective="minus-probability"), PLAIN),
+        pytest.param(MLP((16, 8, 8), dropout=0.25), PLAIN, marks=pytest.mark.slow),
+        pytest.param(MLP((20,), dropout=0.0), DECAY, marks=pytest.mark.slow),
     ],
     ids=str,
 )

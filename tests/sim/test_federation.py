@@ -27,6 +27,7 @@ from fedpick.sim import (
     Federation,
     Local,
     Logistic,
+    Model,
     OptaxSchedule,
     PowerLaw,
     Quadratic,
@@ -189,14 +190,17 @@ def test_a_model_that_does_not_fit_gets_one_sentence():
         ),
         (Logistic().build(wide), "simulate: model.losses must take samples of shape (4,), got"),
         (
-            good._replace(losses=lambda p, x, y, key: jnp.zeros((2, 1))),
+            Model(good.init, lambda p, x, y, key: jnp.zeros((2, 1)), good.predict),
             "model.losses must give one number per sample (2,), got shape (2, 1)",
         ),
         (
-            good._replace(predict=lambda p, x: jnp.zeros(())),
+            Model(good.init, good.losses, lambda p, x: jnp.zeros(())),
             "model.predict must give one number per sample (2,), got shape ()",
         ),
-        (good._replace(init=lambda key: jnp.zeros(3, jnp.int32)), "simulate: model must have float32 parameters, got"),
+        (
+            Model(lambda key: jnp.zeros(3, jnp.int32), good.losses, good.predict),
+            "simulate: model must have float32 parameters, got",
+        ),
     ]:
         with pytest.raises(ValueError) as caught:  # noqa: PT011
             simulate(toy, model, Rand(1), Local(1, 1, 0.1), rounds=2)
@@ -276,7 +280,7 @@ def test_both_ways_to_draw_distinct_places_are_the_same_draw(count, b):
 
 def test_epochs_go_through_all_samples_before_any_comes_again():
     local = Local(tau=9, b=4, eta=0.1, batches="epochs")
-    index, used = map(np.asarray, _epochs(jax.random.key(0), jnp.int32(10), local, largest=17))
+    index, used = map(np.asarray, _epochs(jax.random.key(0), jnp.int32(10), (local.tau, local.b), largest=17))
     for first in (0, 3, 6):
         seen = np.concatenate([index[s][used[s]] for s in range(first, first + 3)])
         assert sorted(seen.tolist()) == list(range(10))

@@ -13,7 +13,7 @@ from fedpick.sim import CNN, IID, MLP, Federation, Local, Logistic, ResNet, from
 from fedpick.sim._engine import cpu
 from fedpick.sim._engine.batching import Bundles
 from fedpick.sim._engine.compilation import rounds
-from fedpick.sim._engine.runner import sweep
+from fedpick.sim._engine.runner import Cadence, sweep
 from fedpick.sim.models import Model
 from fedpick.sim.round import Setup
 
@@ -43,6 +43,7 @@ def test_a_model_learns(name):
     assert result.metrics["test_accuracy"][0, -1] > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_a_compiled_run_is_the_same_as_an_eager_one(name):
     options = {"rounds": 1, "every": 1, "progress": False}
@@ -186,7 +187,7 @@ def test_a_convolution_of_a_users_own_stays_with_the_library_on_a_cpu(inner):
     model = user_model(inner)
     setup = Setup(images(), model, Rand(m=2), Local(tau=3, b=4, eta=0.1))
     bundle = Bundles(sweep(setup, 1)[0])
-    bundle.begin()
+    bundle.begin(Cadence(rounds=1, every=1, blocks=1))
     own = bundle.own[0]
     assert not own.setup.model.batched
     text = jax.jit(rounds, static_argnames="every").lower(own, bundle.progress[0], 0, None, every=1).compile().as_text()

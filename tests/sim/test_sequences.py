@@ -27,7 +27,7 @@ from fedpick.sim import (
 )
 from fedpick.sim._engine.batching import Bundles
 from fedpick.sim._engine.compilation import rounds
-from fedpick.sim._engine.runner import sweep
+from fedpick.sim._engine.runner import Cadence, sweep
 from fedpick.sim.blocks import block_size
 from fedpick.sim.round import Setup
 from fedpick.sim.sequences import recurrence
@@ -154,7 +154,7 @@ def test_the_base_is_an_argument_of_the_program_and_no_constant_of_it():
     spec = Transformer(64, 1, 2, vocabulary=32)
     federation = texts()
     bundle = Bundles(sweep(Setup(federation, spec.build(federation), Rand(m=3), Local(tau=2, b=4, eta=0.1)), 1)[0])
-    bundle.begin()
+    bundle.begin(Cadence(rounds=1, every=1, blocks=1))
     lowered = jax.jit(rounds, static_argnames="every").lower(bundle.own[0], bundle.progress[0], 0, None, every=1)
     text = lowered.compile().as_text()
     assert "f32[64,256]" in text  # the weights called up

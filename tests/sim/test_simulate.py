@@ -25,6 +25,7 @@ from fedpick.sim import (
     Federation,
     Local,
     Logistic,
+    Model,
     Quadratic,
     QuadraticModel,
     Server,
@@ -463,7 +464,7 @@ def test_without_jit_an_error_names_round_and_client():
         return model.losses(params, x, y, key)
 
     with pytest.raises(RuntimeError) as caught:
-        simulate(federation, model._replace(losses=fussy), Rand(2), Local(2, 4, 0.1), **EAGER)
+        simulate(federation, Model(model.init, fussy, model.predict), Rand(2), Local(2, 4, 0.1), **EAGER)
     notes = " ".join(caught.value.__notes__)
     assert "while client" in notes
     assert "in round 0 of the run with seed 0" in notes

@@ -47,7 +47,8 @@ def test_seats_over_four_devices(alone):
     same(alone["one device each"], alone["spread"])
 
 
-@pytest.mark.parametrize("hosts", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("hosts", [2, 4])
 def test_seats_over_several_hosts(alone, hosts):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -93,6 +93,7 @@ def test_swept_values_meet_every_federation() -> None:
     np.testing.assert_array_equal(swept.share[3], alone.share)
 
 
+@pytest.mark.slow
 def test_without_compilation_too() -> None:
     data = CASES["a partition for each"][:2]
     plain = simulate(data, Logistic(), Rand(m=2), LOCAL, rounds=1, seeds=2, jit=False)

@@ -19,7 +19,7 @@ class HostSamples:
     Args:
         x: The inputs, a row per sample.
 
-    >>> HostSamples(np.eye(3, dtype=np.float32)).fetch(np.array([2, 0]))[:, 0].tolist()
+    >>> HostSamples(np.eye(3, dtype=np.float32)).fetch(jax.numpy.array([2, 0]))[:, 0].tolist()
     [0.0, 1.0]
     """
 

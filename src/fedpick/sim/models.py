@@ -68,11 +68,11 @@ class Model:
         self.dense, self.trainer = dense, trainer
         self.functions = (losses, predict)
 
-    def losses(self, params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Float[Array, " n"]:
+    def losses(self, params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Array:
         """One loss per sample."""
         return self.functions[0](params, x, y, key, *self._base())
 
-    def predict(self, params: Params, x: Array) -> Int[Array, " n"]:
+    def predict(self, params: Params, x: Array) -> Array:
         """One label per sample."""
         return self.functions[1](params, x, *self._base())
 

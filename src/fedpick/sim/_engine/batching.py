@@ -38,6 +38,7 @@ from fedpick.sim.spread import AXIS, EVERYWHERE
 
 ON_CPU = 1  # runs in a bundle
 MUCH = 10**9  # samples times parameters: some milliseconds
+MANY_SEATS = 128  # as many as a GPU trains side by side in a kernel, in which a single one is slow
 FEW_SEATS = 10  # of all runs of a bundle, in which kernels do little
 STRETCH = 5  # steps without a loop around them; more take less time, and long to compile
 
@@ -158,7 +159,7 @@ class Bundles:
                 setup = dataclasses.replace(setup, unroll=STRETCH)
             if _on_cpu(place):
                 setup = dataclasses.replace(setup, model=cpu_form(setup.model, setup.federation, setup.local.b))
-            elif _device(place).platform == "gpu" and self.mesh is None:
+            elif _device(place).platform == "gpu" and self.mesh is None and seats >= MANY_SEATS:
                 setup = dataclasses.replace(setup, model=gpu_form(setup.model, setup.federation, setup.local))
             self.own.append(Runs(setup, _put(seeds, place)))
 
