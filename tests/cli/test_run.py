@@ -52,6 +52,7 @@ def test_from_the_command_line(toml, tmp_path):
     assert len(list(RunStore(tmp_path / "runs").identities())) == 6
 
 
+@pytest.mark.slow
 def test_two_processes_show_what_one_shows(toml, tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     alone = command(toml, "-o", tmp_path / "one", "--quiet")

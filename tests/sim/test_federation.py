@@ -43,8 +43,8 @@ from fedpick.sim import (
     simulate,
 )
 from fedpick.sim.availability import AlternatingHalves, DayAndNight, Failures
-from fedpick.sim.batches import _all_slots, _epochs, _slot_by_slot, distinct
 from fedpick.sim.evaluation import evaluate_clients
+from fedpick.sim.minibatches import _all_slots, _epochs, _slot_by_slot, distinct
 
 LABELS = np.arange(3000) % 10
 

@@ -35,7 +35,7 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", ["cnn", pytest.param("resnet", marks=pytest.mark.slow)])
 def test_a_model_learns(name):
     result = simulate(images(), SMALL[name], Rand(m=2), Local(tau=8, b=8, eta=0.1), rounds=12, every=12)
     first, last = result.metrics["loss"][0]
@@ -182,7 +182,15 @@ def in_a_loop(text):
     return set(re.findall(r"convolution\(.*?dim_labels=(\S+?)[,\s]", text.replace(entry, "")))
 
 
-@pytest.mark.parametrize("inner", [lambda f: f, jax.jit, jax.checkpoint, twice], ids=["plain", "jit", "remat", "scan"])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        pytest.param(lambda f: f, id="plain", marks=pytest.mark.slow),
+        pytest.param(jax.jit, id="jit"),
+        pytest.param(jax.checkpoint, id="remat", marks=pytest.mark.slow),
+        pytest.param(twice, id="scan", marks=pytest.mark.slow),
+    ],
+)
 def test_a_convolution_of_a_users_own_stays_with_the_library_on_a_cpu(inner):
     model = user_model(inner)
     setup = Setup(images(), model, Rand(m=2), Local(tau=3, b=4, eta=0.1))
@@ -207,6 +215,7 @@ def test_a_model_of_matrix_products_is_left_as_it_is():
         assert cpu.cpu_form(model, images(), 4) is model
 
 
+@pytest.mark.slow
 def test_seats_side_by_side_train_as_in_a_batch(monkeypatch):
     """More seats than stand side by side, and a poll for which candidates train."""
     from fedpick.sim import local as module

@@ -82,6 +82,7 @@ def test_the_lstm_is_that_of_a_loop():
     np.testing.assert_allclose(losses, -right[np.arange(5), federation.y], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_the_recurrence_is_that_of_its_steps():
     def plain(inputs, w):
         h = c = jnp.zeros((inputs.shape[1], w.shape[0]))
@@ -125,6 +126,7 @@ def numpy_transformer(base, x, layers, heads):
     return np.stack(means)
 
 
+@pytest.mark.slow
 def test_adapters_start_at_the_base_and_change_it_in_training():
     federation = texts(n=5, K=1)
     model = SMALL["transformer"].build(federation)
@@ -223,6 +225,7 @@ def test_blocks_of_samples_shrink_with_what_a_model_makes_of_them():
     assert block(CNN(channels=(512, 64))) == 64
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_adapters_are_smaller():
     folder = Path(__file__).parents[2] / "examples"
     found = runpy.run_path(str(folder / "adapters.py"))["main"]()

@@ -53,7 +53,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("case", [*list(CASES)[:2], pytest.param("a test set for each", marks=pytest.mark.slow)])
 def test_runs_on_different_data_are_as_each_alone(case: str) -> None:
     data = CASES[case]
     selector = PowerOfChoice(m=2, d=5)
@@ -72,16 +72,19 @@ def test_runs_on_different_data_are_as_each_alone(case: str) -> None:
         np.testing.assert_array_equal(together.counts[seed], alone.counts[0])
 
 
-def test_a_batch_under_vmap_has_the_picks_of_single_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "case", ["a partition for each", *(pytest.param(one, marks=pytest.mark.slow) for one in list(CASES)[1:])]
+)
+def test_a_batch_under_vmap_has_the_picks_of_single_runs(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU: all runs in one program."""
-    for data in CASES.values():
-        single = simulate(data, MLP((8,)), PowerOfChoice(m=2, d=5), LOCAL, seeds=len(data), **OPTIONS)
-        with monkeypatch.context() as patch:
-            patch.setattr("fedpick.sim._engine.batching.ON_CPU", 9)
-            batch = simulate(data, MLP((8,)), PowerOfChoice(m=2, d=5), LOCAL, seeds=len(data), **OPTIONS)
-        np.testing.assert_array_equal(batch.records["clients"], single.records["clients"])
-        np.testing.assert_allclose(batch.metrics["client_loss"], single.metrics["client_loss"], rtol=1e-4)
-        np.testing.assert_allclose(batch.metrics["test_accuracy"], single.metrics["test_accuracy"], atol=1e-6)
+    data = CASES[case]
+    single = simulate(data, MLP((8,)), PowerOfChoice(m=2, d=5), LOCAL, seeds=len(data), **OPTIONS)
+    with monkeypatch.context() as patch:
+        patch.setattr("fedpick.sim._engine.batching.ON_CPU", 9)
+        batch = simulate(data, MLP((8,)), PowerOfChoice(m=2, d=5), LOCAL, seeds=len(data), **OPTIONS)
+    np.testing.assert_array_equal(batch.records["clients"], single.records["clients"])
+    np.testing.assert_allclose(batch.metrics["client_loss"], single.metrics["client_loss"], rtol=1e-4)
+    np.testing.assert_allclose(batch.metrics["test_accuracy"], single.metrics["test_accuracy"], atol=1e-6)
 
 
 def test_swept_values_meet_every_federation() -> None:

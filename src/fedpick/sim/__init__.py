@@ -12,7 +12,6 @@ from fedpick.sim.availability import (
     Failures,
     Trace,
 )
-from fedpick.sim.batches import distinct
 from fedpick.sim.datasets import (
     Data,
     Digits,
@@ -26,6 +25,7 @@ from fedpick.sim.datasets import (
 )
 from fedpick.sim.federation import Federation, pixels
 from fedpick.sim.local import Local, train
+from fedpick.sim.minibatches import distinct
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards

@@ -11,8 +11,8 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from fedpick.pytrees import pytree, static
-from fedpick.sim.batches import Batches, draw_batches
 from fedpick.sim.federation import Federation
+from fedpick.sim.minibatches import Batches, draw_batches
 from fedpick.sim.models import Model, Params
 from fedpick.sim.optimizers import Number, Optimizer, OwnSchedule, RateSchedule, StepDecay, optimizer
 from fedpick.validation import natural, one_of, require

@@ -9,10 +9,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick.protocol import client_key, seat_key
-from fedpick.sim.batches import distinct
 from fedpick.sim.blocks import block_size
 from fedpick.sim.federation import Federation
 from fedpick.sim.local import Local, train_seats
+from fedpick.sim.minibatches import distinct
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.parts import finite, holder, means, samples_of, so_far
 from fedpick.updates import norm

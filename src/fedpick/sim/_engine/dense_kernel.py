@@ -18,10 +18,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
-from fedpick.sim.batches import draw_batches
 from fedpick.sim.federation import Federation
 from fedpick.sim.layers import kept
 from fedpick.sim.local import Local, Trained
+from fedpick.sim.minibatches import draw_batches
 from fedpick.sim.models import Dense, Model, Params
 
 LEAST = 16  # rows and columns of a product on the matrix units
