@@ -270,6 +270,7 @@ def test_runs_that_nothing_distinguishes_are_numbered(play, tmp_path):
 
 
 # MLflow asks SQLAlchemy 2.1 for a way of loading that it will not have for ever.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated:DeprecationWarning")
 def test_mlflow_has_each_evaluation_of_each_run_once(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")

@@ -152,7 +152,8 @@ def test_one_client_with_a_huge_loss_has_one_seat_and_little_weight():
     assert mine.max() < 0.5
 
 
-@pytest.mark.parametrize("currency", ["bytes", pytest.param("seconds", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("currency", ["bytes", "seconds"])
 def test_other_currencies_keep_the_laws(currency):
     check_selector(Auto(3, currency=currency), static=("most",))
 
