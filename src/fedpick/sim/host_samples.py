@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from fedpick.metrics import Numbers
+from fedpick.sim.memory import first_device, free_memory
 
 BLOCK = 1 << 26  # bytes that are hashed at a time
 
@@ -54,11 +55,5 @@ def has_room(x: Numbers) -> bool:
     Args:
         x: The inputs.
     """
-    stats = first_device().memory_stats()
-    return not stats or "bytes_limit" not in stats or x.nbytes < 0.8 * (stats["bytes_limit"] - stats["bytes_in_use"])
-
-
-def first_device() -> jax.Device:
-    """The device on which arrays are put unless another is named."""
-    chosen = getattr(jax.config, "jax_default_device", None)
-    return chosen if isinstance(chosen, jax.Device) else jax.local_devices(backend=chosen)[0]
+    free = free_memory(first_device())
+    return free is None or x.nbytes < 0.8 * free

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax  # type: ignore[import-untyped]
 from jax import lax
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
 from fedpick.pytrees import pytree, static
 from fedpick.sim.federation import Federation
@@ -184,6 +184,15 @@ def train_seats(
     return trained
 
 
+def draw_rows(
+    federation: Federation, local: Local, client: Int[Array, ""], key: PRNGKeyArray
+) -> tuple[Int[Array, "tau b"], Bool[Array, "tau b"]]:
+    """The rows of the samples that a client takes in each step, and which of the b slots hold one."""
+    shape = (local.tau, local.b)
+    index, used = draw_batches(key, federation.count[client], shape, local.batches, federation.largest)
+    return federation.locate(federation.start[client] + index), used
+
+
 class _Steps(NamedTuple):
     """The loop of local training: what it begins with, what each step takes, and the step."""
 
@@ -204,8 +213,7 @@ def _steps(
     squares: bool,
 ) -> _Steps:
     batch_key, noise_key = jax.random.split(key)
-    start, count = federation.start[client], federation.count[client]
-    index, used = draw_batches(batch_key, count, (local.tau, local.b), local.batches, federation.largest)
+    row, used = draw_rows(federation, local, client, batch_key)
     parts = used.astype(jnp.float32) / used.sum(axis=1, keepdims=True).astype(jnp.float32)
     one_size = local.batches != "epochs"
     method = optimizer(local, local.optimizer)(jnp.asarray(local.eta, jnp.float32) * local.schedule(t))
@@ -225,7 +233,6 @@ def _steps(
         change, memory = method.update(local.regularized(gradient, w, params), memory, w)
         return (optax.apply_updates(w, change), memory, jax.tree.map(jnp.add, total, of_samples)), None
 
-    row = federation.locate(start + index)
     samples = jnp.stack([row, federation.y[row]], axis=1)
     fetched = None if federation.host is None else federation.inputs(row)  # for all steps at once
     inputs = (samples, None if one_size else parts, jax.random.split(noise_key, local.tau), fetched)

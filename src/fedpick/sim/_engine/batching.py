@@ -33,6 +33,7 @@ from fedpick.sim._engine.multihost import divide
 from fedpick.sim._engine.phases import FEW, PhasePrograms
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
+from fedpick.sim.memory import free_memory
 from fedpick.sim.round import RunState
 from fedpick.sim.spread import AXIS, EVERYWHERE
 
@@ -232,9 +233,3 @@ def _runs_that_fit(program: Any, place: Place, number: int) -> int:
     estimate = program.memory_analysis()
     need = estimate.temp_size_in_bytes + estimate.output_size_in_bytes
     return number if need <= free else max(1, min(number - 1, int(0.9 * number * free / need)))
-
-
-def free_memory(device: jax.Device) -> int | None:
-    """Bytes that a program may still take on a device; None where the device does not say, as a CPU does not."""
-    stats = device.memory_stats()
-    return stats["bytes_limit"] - stats["bytes_in_use"] if stats and "bytes_limit" in stats else None

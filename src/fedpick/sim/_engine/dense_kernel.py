@@ -20,8 +20,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from fedpick.sim.federation import Federation
 from fedpick.sim.layers import kept
-from fedpick.sim.local import Local, Trained
-from fedpick.sim.minibatches import draw_batches
+from fedpick.sim.local import Local, Trained, draw_rows
 from fedpick.sim.models import Dense, Model, Params
 
 LEAST = 16  # rows and columns of a product on the matrix units
@@ -92,10 +91,7 @@ def train_dense(
 
     def draw(client: Int[Array, ""], key: PRNGKeyArray) -> tuple[Array, ...]:
         batch_key, noise_key = jax.random.split(key)
-        index, used = draw_batches(
-            batch_key, federation.count[client], (local.tau, local.b), local.batches, federation.largest
-        )
-        row = federation.locate(federation.start[client] + index)
+        row, used = draw_rows(federation, local, client, batch_key)
         part = used[0].astype(jnp.float32) / used[0].sum().astype(jnp.float32)
         spare = b - local.b
         row, part = jnp.pad(row, ((0, 0), (0, spare))), jnp.pad(part, (0, spare))
