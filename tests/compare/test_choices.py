@@ -17,7 +17,15 @@ tau = 2
 b = 5
 eta = 0.1
 """
-TWO = '[[selector]]\nkind = "pow-d"\nm = 4\nd = 6\n[[selector]]\nkind = "cooldown"\nselector = {kind = "cpow-d", m = 4, d = 8}\n'
+TWO = """
+[[selector]]
+kind = "pow-d"
+m = 4
+d = 6
+[[selector]]
+kind = "cooldown"
+selector = {kind = "cpow-d", m = 4, d = 8}
+"""
 
 
 def chosen(task="synthetic", **choices):

@@ -31,14 +31,17 @@ def make_selectors(names: Sequence[str], given: Plain, base: Experiment, seats: 
     taken = {name: _taken(name) for name in names}
     _check_taken(given, {parameter for known in taken.values() for parameter in known})
     for m in _several(given.get("m", seats)):
-        require("compare", "m", m, f"at least 1 and at most the {K} clients", lambda m: (m >= 1) & (m <= K), whole=True)
+        _check_range("m", m, f"at least 1 and at most the {K} clients", 1, K)
         for name in names:
             for d in _several(given.get("d", min(2 * m, K))) if "d" in taken[name] else (None,):
                 if d is not None:
-                    rule = f"at least m={m} and at most the {K} clients"
-                    require("compare", "d", d, rule, lambda d, m=m: (d >= m) & (d <= K), whole=True)
+                    _check_range("d", d, f"at least m={m} and at most the {K} clients", m, K)
                 selector = registry.fitting_strategy(name, m=m, d=d, rounds=base.rounds, classes=classes)
                 yield from _with(selector, others)
+
+
+def _check_range(name: str, value: Any, rule: str, low: int, high: int) -> None:
+    require("compare", name, value, rule, lambda n: (n >= low) & (n <= high), whole=True)
 
 
 def set_parameters(selector: Any, given: Plain) -> Any:
@@ -93,7 +96,7 @@ def _with(selector: Selector[Any], given: Plain) -> Iterator[Selector[Any]]:
     for name, value in given.items():
         _set(plain, name, value)
     for point in config.expand({"selector": plain}, Experiment, "compare"):
-        yield config.structure(point["selector"], Selector, "compare")  # type: ignore[type-abstract]
+        yield config.structure(point["selector"], Selector, "compare")
 
 
 def _set(table: Plain, name: str, value: Any) -> bool:
