@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from fedpick.flower.checkpoint import Checkpointer, History, ServerState, client_metrics, eval_losses, server_metrics
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.messages import FilteredGrid, messages_by_seat
+from fedpick.flower.options import Options
+from fedpick.flower.queries import Queries
 from fedpick.flower.replies import check_update, keep_whole, trained_loss, unify_names, usable_evaluations, weigh
-from fedpick.flower.selection import Choice, Options, Queries, choose, observe, resize_memory
+from fedpick.flower.selection import Choice, choose, observe, resize_memory
 from fedpick.flower.training import Round, rescale
 from fedpick.flower.watch import SERVER, Watch
 from fedpick.flower.wrapped import Wrapped

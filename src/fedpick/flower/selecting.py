@@ -10,8 +10,8 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedpick.flower.checkpoint import History
 from fedpick.flower.messages import FilteredGrid
+from fedpick.flower.options import Options
 from fedpick.flower.round import Adapter, Aggregated
-from fedpick.flower.selection import Options
 from fedpick.protocol import Selector
 
 
@@ -110,6 +110,8 @@ class Selecting(SelectingMixin, Options):
         weights: "selection" averages with the weights of the selector (plainly, for Power-of-Choice), "examples"
             with the clients' own num-examples.
         folder: Where the state and the history are kept; a server that starts again with the same folder resumes.
+        identity: Who a client is: "reported", the name or partition-id that it reports, or "node", its node id, which
+            with node authentication belongs to its registered key.
 
     >>> from flwr.serverapp.strategy import FedAvg
     >>> from fedpick import PowerOfChoice

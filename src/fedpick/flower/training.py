@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from fedpick.flower.checkpoint import RoundRow
 from fedpick.flower.clients import ClientTable
+from fedpick.flower.options import Options
 from fedpick.flower.replies import difference, read_loss, read_seconds
-from fedpick.flower.selection import Choice, Options
+from fedpick.flower.selection import Choice
 from fedpick.protocol import OF_SEATS, Report, Selector, needs
 from fedpick.updates import lengths, measure
 
