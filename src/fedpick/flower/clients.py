@@ -95,6 +95,16 @@ class ClientTable:
         self.quarantine_end[client] = _backoff(t, rounds, int(self.failures[client]))
         self.failures[client] += 1
 
+    def blame(self, client: int, t: int, rounds: int) -> None:
+        """Quarantine a client that has ruined the model, at once for as long as one that fails again and again."""
+        self.failures[client] = max(int(self.failures[client]), MOST_DOUBLINGS)
+        self.quarantine(client, t, rounds)
+
+    def pardon(self, client: int) -> None:
+        """End the quarantine of a client that did not fail: the model did."""
+        self.quarantined[client] = False
+        self.failures[client] = max(int(self.failures[client]) - 1, 0)
+
     def quarantine_node(self, node: int, t: int, rounds: int) -> None:
         """Quarantine the client at a node, or the node itself if it never said who it is."""
         if node in self.client_at:

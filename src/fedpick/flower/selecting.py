@@ -60,6 +60,8 @@ class SelectingMixin(Strategy):
         everybody = FilteredGrid(grid)
         self._adapter.seconds = everybody.seconds
         result = super().start(everybody, initial_arrays, *args, **options)
+        if self._adapter.rolled_back:  # what was measured after the last round has shown that it was ruined
+            result.arrays = self._adapter.state.arrays
         self._adapter.save()  # with what was measured after the last round
         return result
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from fedpick.flower.checkpoint import ServerState
 from fedpick.flower.clients import identity_order
-from fedpick.flower.messages import error_text, exchange, read_identity, read_loss, read_metric, read_seconds, read_size
+from fedpick.flower.messages import exchange
+from fedpick.flower.replies import error_text, read_identity, read_loss, read_metric, read_seconds, read_size
 from fedpick.protocol import Clients, Losses, Mask, Poll, Selection, Selector, needs, pick, round_keys
 from fedpick.sampling import arrivals, first_k, seat
 from fedpick.validation import natural, one_of, require
@@ -129,13 +130,16 @@ class Queries(NamedTuple):
             (self.options.poll_loss, self.options.loss_range) if kind != "norm" else ("norm", (0.0, math.inf))
         )
         sent = [self._query(table.node_of[k], {"fedpick-client": k, **settings}, arrays) for k in asked]
-        for client, reply in zip(asked, exchange(self.grid, sent, self.options.poll_timeout), strict=True):
+        replies = dict(zip(asked, exchange(self.grid, sent, self.options.poll_timeout), strict=True))
+        for client, reply in replies.items():
             losses[client] = read_loss(reply, name, bounds)
             if np.isnan(losses[client]):
                 LOG.warning("fedpick: %s did not answer the poll: %s", table.identities[client], self._why(reply))
                 table.quarantine(client, self.state.rounds, self.options.quarantine)
             else:
                 table.failures[client] = 0
+        heard = {client: float(losses[client]) for client, reply in replies.items() if reply and reply.has_content()}
+        self.state.watch.hear("poll", heard, self.state.rounds)
         return losses
 
     def _call(self, nodes: Sequence[int]) -> dict[int, Message]:

@@ -30,6 +30,11 @@ class Wrapped:
         """The metric by which the strategy weighs updates."""
         return str(self.setting("weighted_by_key", "num-examples"))
 
+    @property
+    def arrays_key(self) -> str:
+        """The name of the record with the model in the strategy's messages."""
+        return str(self.setting("arrayrecord_key", "arrays"))
+
     @contextlib.contextmanager
     def override(self, **values: Any) -> Iterator[None]:
         """Within this context the strategy has these settings, where it has such settings at all."""
@@ -63,6 +68,13 @@ class Wrapped:
             whole.setdefault((int(layer), name, kind), {})[key] = part
         for (i, name, kind), parts in whole.items():
             setattr(self.layers[i], name, _unflatten(kind, parts))
+
+    def roll_back(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Have the strategy remember what ``memory`` returned, and nothing that came since."""
+        for path in self.memory().keys() - arrays.keys():
+            layer, name, _, _ = path.split("/", 3)
+            setattr(self.layers[int(layer)], name, self.given[int(layer)].get(name))
+        self.restore(arrays)
 
 
 def _flatten(value: Any) -> tuple[str, dict[str, NDArray[Any]]]:
