@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from fedpick.cli import app
 from fedpick.experiment import run_missing
 from fedpick.paper import (
+    FULL,
     ITEMS,
     LATER,
     Check,
