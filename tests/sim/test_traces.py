@@ -87,7 +87,7 @@ def test_a_pickle_that_could_run_something_is_refused(tmp_path):
         TraceFile(str(tmp_path / "none"))(KEY, 0, 1)
 
 
-CAPACITY = {n: {"computation": 10.0 * n, "communication": 800.0 * n} for n in (1, 2, 3)}
+CAPACITY = {n: {"computation": np.float64(10 * n), "communication": 800.0 * n} for n in (1, 2, 3)}
 
 
 def test_fedscale_has_speeds(tmp_path):

@@ -21,6 +21,7 @@ from fedpick.sim.files import read_table
 from fedpick.validation import require
 
 MOST_ROUNDS = 100_000
+HARMLESS = {("numpy", "dtype"), *((f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core"))}
 STATES = {  # of FLASH's messages
     "screen_off": ("dark", True),
     "screen_on": ("dark", False),
@@ -111,7 +112,7 @@ def _devices(file: Path) -> list[Mapping[str, Any]]:
     content = _plain(file)
     if not isinstance(content, Mapping) or not all(isinstance(one, Mapping) for one in content.values()):
         raise ValueError(
-            f"{str(file)!r} must be a table of devices, as FedScale and FLASH have, got no table of tables"
+            f"TraceFile: {str(file)!r} must be a table of devices, as FedScale and FLASH have, got no table of tables"
         )
     return list(content.values())
 
@@ -182,13 +183,17 @@ def _plain(file: Path) -> Any:
             return json.loads(content)
         return _PlainUnpickler(io.BytesIO(content)).load()
     except (ValueError, pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:
-        raise ValueError(f"{str(file)!r} must be json or a pickle of plain data, got an error: {error}") from None
+        raise ValueError(
+            f"TraceFile: {str(file)!r} must be json or a pickle of plain data, got an error: {error}"
+        ) from None
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Reads tables, lists, numbers and texts, and nothing that could run."""
+    """Reads tables, lists, numbers (NumPy's, too) and texts, and nothing that could run."""
 
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in HARMLESS:
+            return super().find_class(module, name)
         raise pickle.UnpicklingError(f"it holds {module}.{name}")
 
 
