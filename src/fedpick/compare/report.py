@@ -10,7 +10,8 @@ import numpy as np
 
 from fedpick import config
 from fedpick.compare.charts import charts
-from fedpick.compare.comparison import Comparison, StrategySummary
+from fedpick.compare.comparison import Comparison
+from fedpick.compare.summary import StrategySummary
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain, load_results, names, result_of
 from fedpick.protocol import Selector
