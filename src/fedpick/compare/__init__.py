@@ -2,8 +2,9 @@
 
 from fedpick.compare.charts import partition_chart
 from fedpick.compare.comparison import Comparison
+from fedpick.compare.page import render_page, write_report
 from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, make_experiments
-from fedpick.compare.report import COLUMNS, ComparisonReport, load_report, render_page, report_on, write_report
+from fedpick.compare.report import COLUMNS, ComparisonReport, load_report, report_on
 from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A comparison as a page (report.html) and as plain data (summary.json), and both again from a folder of runs."""
+"""A comparison with what it was made of, as plain data (summary.json), and again from a folder of runs."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -9,27 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpick import config
-from fedpick.compare.charts import charts
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.summary import StrategySummary
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain, load_results, names, result_of
 from fedpick.protocol import Selector
-from fedpick.report import code, figure, heading, page, paragraph, table
 from fedpick.results import Result, Spread, concatenate
-from fedpick.sim import Summary
-from fedpick.storage import Provenance, RunStore, StoredRun, plain_numbers, write_atomic
+from fedpick.storage import Provenance, RunStore, StoredRun, plain_numbers
 
 FORMAT = 3  # of summary.json
 LARGE = 1e4  # above this, decimals are noise
-TITLE = "Which clients to train on"
 SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
-NOTES = (
-    "Rounds: the median over the seeds and a bootstrap interval. Speed-up: how many times fewer rounds than "
-    "{baseline}, a geometric mean over paired seeds with Student's interval; a run that does not get there counts as "
-    "if it did at its end, which makes the factor a bound (≤, ≥). ± is one standard deviation over the seeds. Traffic "
-    "counts polls as well: every candidate is sent the model."
-)
 
 
 class Column(NamedTuple):
@@ -87,6 +77,9 @@ class ComparisonReport:
         all_runs: Whether it is of whatever lies in a folder.
         strategies: Each strategy with its parameters, in words.
         notes: What a strategy changed on its own, and why: the round and the sentence.
+        dates: The days on which the runs were made.
+        clients: The names of the clients; their numbers where there are none.
+        running: Whether a real federation has not ended yet.
     """
 
     comparison: Comparison
@@ -97,6 +90,20 @@ class ComparisonReport:
     all_runs: bool = False
     strategies: tuple[str, ...] = ()
     notes: tuple[tuple[int, str], ...] = ()
+    dates: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    running: bool = False
+
+    @property
+    def real(self) -> bool:
+        """Whether it is of a real federation, with a clock's seconds, and not of a simulation."""
+        return bool(self.experiments) and not any("data" in plain for plain in self.experiments)
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """A name for each client."""
+        K = self.comparison.results[0].shares.shape[1]
+        return self.clients if len(self.clients) == K else tuple(map(str, range(K)))
 
     def summary(self) -> Plain:
         """Everything but the curves, as plain data; None where a number is not finite."""
@@ -140,10 +147,10 @@ def report_on(
     """
     plains = tuple(experiment.to_plain() for experiment in experiments)
     comparison = _compare(plains, [load_results(experiment, store) for experiment in experiments], metric, value)
-    runs = (identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds))
+    runs = [identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds)]
     strategies = tuple(config.describe(experiment.selector) for experiment in experiments)
     made = store.provenance(runs)
-    return ComparisonReport(comparison, plains, made, command=command, strategies=strategies)
+    return ComparisonReport(comparison, plains, made, command=command, strategies=strategies, dates=store.dates(runs))
 
 
 def load_report(
@@ -185,8 +192,17 @@ def load_report(
     notes = tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ()))
     made = store.provenance(stored)
     strategies = tuple(_strategy(plain.get("selector")) for plain in plains)
+    clients = next((tuple(map(str, run.about["clients"])) for run in stored.values() if "clients" in run.about), ())
     return ComparisonReport(
-        comparison, plains, made, command=command, all_runs=True, strategies=strategies, notes=notes
+        comparison,
+        plains,
+        made,
+        command=command,
+        all_runs=True,
+        strategies=strategies,
+        notes=notes,
+        dates=store.dates(stored),
+        clients=clients,
     )
 
 
@@ -220,55 +236,6 @@ def _without_seed(plain: Plain, seed: int) -> Plain:
     """A description of data less the seed that drew it."""
     inner = {name: _without_seed(part, seed) if isinstance(part, dict) else part for name, part in plain.items()}
     return {name: part for name, part in inner.items() if (name, part) != ("seed", seed)}
-
-
-def write_report(report: ComparisonReport, folder: Path, summary: Summary | None = None) -> tuple[Path, Path]:
-    """Write report.html and summary.json; return their paths.
-
-    Args:
-        report: The report.
-        folder: Where to write, made where it does not exist.
-        summary: Summary of the federation, which is drawn where it is given.
-    """
-    text = json.dumps(report.summary(), indent=1, allow_nan=False)
-    html = write_atomic(folder / "report.html", render_page(report, summary), owner="report")
-    return html, write_atomic(folder / "summary.json", text + "\n", owner="report")
-
-
-def render_page(report: ComparisonReport, summary: Summary | None = None) -> str:
-    """The page, as HTML.
-
-    Args:
-        report: The report.
-        summary: Summary of the federation, which is drawn where it is given.
-    """
-    comparison = report.comparison
-    rows = ([column.text(one) for column in COLUMNS] for one in comparison.summaries)
-    parts = [paragraph(comparison.answer, "answer")]
-    parts.append(table(f"The target is {comparison.goal_with_source}", [column.title for column in COLUMNS], rows))
-    parts.append(paragraph(NOTES.format(baseline=comparison.baseline), "soft"))
-    for chart in charts(comparison, summary):
-        parts += [heading(chart.title, anchor=chart.name, unseen=True), figure(chart)]
-    if report.notes:
-        decisions = [(str(number), why) for number, why in report.notes]
-        parts += [heading("Decisions"), table("", ("round", "what the strategy changed, and why"), decisions)]
-    if summary is None:
-        parts.append(paragraph("The federation's data are not at hand here, so they are not drawn.", "soft"))
-    parts += [heading("Settings"), table("", ("setting", "value"), _settings(report))]
-    made = [[str(cell) for cell in row] for row in report.provenance]
-    parts.append(table("Made with", ("device", "versions", "runs"), made))
-    if report.command:
-        parts += [heading("How to reproduce"), code(report.command)]
-    return page(TITLE, parts)
-
-
-def _settings(report: ComparisonReport) -> list[tuple[str, str]]:
-    """Each strategy with its parameters, and what all have in common."""
-    plains = report.experiments
-    flat = [config.leaves({part: value for part, value in plain.items() if part != "selector"}) for plain in plains]
-    common = {path: value for path, value in flat[0].items() if all(each.get(path) == value for each in flat)}
-    rows = list(zip(report.comparison.names, report.strategies, strict=True))
-    return rows + [(path, str(value)) for path, value in common.items() if value not in (None, "", [])]
 
 
 def _strategy(plain: object) -> str:

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from fedpick.report.charts import Chart, to_plain
+from fedpick.report.palette import colour_style, dark_style
 from fedpick.storage import cached_text
 
 
@@ -23,7 +24,8 @@ def page(title: str, parts: Iterable[str]) -> str:
     True
     """
     template = _environment().get_template("page.html.j2")
-    text: str = template.render(title=title, body="\n".join(parts), library=_library())
+    styles = {"light": colour_style(), "dark": colour_style(dark=True), "marks": dark_style()}
+    text: str = template.render(title=title, body="\n".join(parts), library=_library(), styles=styles)
     return text
 
 
@@ -89,6 +91,19 @@ def figure(chart: Chart) -> str:
     """
     clear = {**to_plain(chart), "background": "transparent"}  # light or dark as the page is
     return _part("figure", chart, clear)
+
+
+def part(macro: str, *arguments: Any) -> str:
+    """A piece of a page by the name of its macro in ``templates/parts.html.j2``; every text is escaped.
+
+    Args:
+        macro: The macro.
+        arguments: What it takes.
+
+    >>> part("kicker", "one run")
+    '<p class="kicker">one run</p>'
+    """
+    return _part(macro, *arguments)
 
 
 def preload_page() -> None:
