@@ -48,7 +48,7 @@ def compare(
     rounds: Annotated[int | None, typer.Option(help="Number of rounds.", show_default="task-specific")] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs per strategy.", show_default="10; fashion-mnist: 3")] = None,
     target: Annotated[
-        str | None, typer.Option(help="Value to reach, such as 0.5 or 80%.", show_default="the loss that rand reaches")
+        str | None, typer.Option(help="Value to reach, such as 0.5 or 80%.", show_default="what rand reaches")
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric of the target: loss, test_accuracy, worst_loss, ...")] = "loss",
     eta: Annotated[float | None, typer.Option(help="Learning rate.", show_default="task-specific")] = None,

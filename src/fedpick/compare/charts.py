@@ -49,7 +49,7 @@ def sections(
     costs = [_costs(compared, what, facts) for what in ("bytes", "seconds")]
     people = [_profile(compared, facts), *_fairness(compared), _skew(compared)]
     spread = (
-        "The line is the mean over the seeds, the band one standard deviation, drawn for the baseline and the winner."
+        "The line is the mean over the seeds, the band one standard deviation, drawn for the baseline and the fastest."
     )
     seeds = max(len(result.runs) for result in compared.results)
     found = [
@@ -157,7 +157,8 @@ def _profile(compared: Comparison, facts: Facts) -> Chart | None:
         for label, group in zip(names, groups, strict=True):
             value = float(values[group].mean())
             rows.append(dot(name, "", label, value=value, low=value, high=value))
-    text = "Bars: each client's part of the data. Dots: the part of all seats that it held; strong for the baseline and the winner. Clients by data share"
+    text = "Bars: each client's part of the data. Dots: the part of all seats that it held; strong for "
+    text += "the baseline and the fastest. Clients by data share"
     text += f"; each place is the mean of {K / len(groups):.0f} of the {K:,} clients." if many else f", all {K}."
     title = "Who was selected, against who holds the data, %"
     return _chart("profile", "bars", title, text, "groups of clients" if many else "client", rows)

@@ -1,18 +1,15 @@
 """A comparison of strategies: a summary of each, and one sentence that says who wins and how sure that is."""
 
 import functools
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
 
+from fedpick.compare.answer import SURE, answer
 from fedpick.compare.summary import CURRENCIES, Currency, StrategySummary, check_target, spent_to, totals
 from fedpick.metrics import METRICS, Numbers, is_accuracy
 from fedpick.results import Interval, Result, Spread, interval, median_interval
 from fedpick.validation import one_of
-
-SURE = 0.95
-LITTLE = 1.1  # times as fast
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class Comparison:
         names: The names of the strategies.
         results: The result of each.
         metric: The metric of the target.
-        value: The target; left out, it is the loss that every run of the baseline reaches.
+        value: The target; left out, it is what every run of the baseline reaches.
         reference: The baseline; where it is not among the names, the first of them.
         by: What the way to the target is counted in: "rounds", "bytes" or "seconds".
 
@@ -47,6 +44,11 @@ class Comparison:
     def __post_init__(self) -> None:
         check_target(self.metric, self.value)
         one_of("compare", "by", self.by, tuple(CURRENCIES))
+        if not self.names or len(self.names) != len(self.results):
+            rule = "names must be one for each result, and one at least"
+            raise ValueError(f"Comparison: {rule}, got {len(self.names)} for {len(self.results)} results")
+        if self.metric != "loss" and not np.isfinite(self.of(self.baseline).metric(self.metric)).any():
+            raise ValueError(f"compare: metric {self.metric} must have been measured, got none for {self.baseline}")
 
     def at(self, value: float, by: str | None = None) -> "Comparison":
         """The same with another target, and in another currency."""
@@ -71,12 +73,21 @@ class Comparison:
         """The value to reach: given, or what each of the baseline's runs reaches, rounded to three digits."""
         if self.value is not None:
             return self.value
-        losses = self.of(self.baseline).metric("loss")
-        worst = float(np.where(np.isfinite(losses), losses, np.inf).min(axis=1).max())
+        values = self.of(self.baseline).metric(self.metric) * self._sign
+        worst = float(np.where(np.isfinite(values), values, np.inf).min(axis=1).max())
         if not np.isfinite(worst) or worst == 0:
-            return worst
-        unit = 10.0 ** (np.floor(np.log10(abs(worst))) - 2)
-        return float(f"{np.ceil(worst / unit) * unit:.6g}")
+            return self._sign * worst
+        for digits in range(2, 7):  # as few as lie beyond the first model
+            unit = 10.0 ** (np.floor(np.log10(abs(worst))) - digits)
+            rounded = float(f"{np.ceil(worst / unit) * unit:.{digits + 4}g}")
+            if not rounded >= values[:, 0].min():
+                return self._sign * rounded
+        return self._sign * worst
+
+    @property
+    def _sign(self) -> int:
+        """What makes a metric better the lower it is."""
+        return -1 if is_accuracy(self.metric) else 1
 
     @functools.cached_property
     def goal(self) -> str:
@@ -97,23 +108,7 @@ class Comparison:
     @functools.cached_property
     def answer(self) -> str:
         """Which strategy wins, by how much and how sure that is; or that nothing does."""
-        base = self.baseline
-        others = [name for name in self.names if name != base]
-        astray = [name for name in self.names if not _has_learnt(self, name)]
-        if not others:
-            return f"There is nothing to compare {base} with.{_advice(self, astray)}"
-        if base in astray:
-            return f"There is no answer.{_advice(self, astray)}"
-        reached = [name for name in others if np.isfinite(self.rounds_of(name)).any()]
-        number = int(np.isfinite(self.rounds_of(base)).sum())
-        if reached:
-            words = _by_rounds(self, others, reached)
-        elif number:
-            seeds = len(self.of(base).runs)
-            words = f"Only {base} reaches {self.goal} in {self.of(base).rounds} rounds, with {number} of {seeds} seeds."
-        else:
-            words = _by_end(self, others)
-        return words + _advice(self, astray)
+        return answer(self)
 
     def speed_up(self, name: str, level: float = SURE) -> Interval:
         """How many times fewer rounds (bytes, seconds) than the baseline's: a geometric mean over paired seeds.
@@ -232,87 +227,3 @@ class Comparison:
     def of(self, name: str) -> Result:
         """The runs of a strategy."""
         return self.results[self.names.index(name)]
-
-
-def _has_learnt(compared: Comparison, name: str) -> bool:
-    loss = compared.of(name).metric("loss").mean(axis=0)
-    # What the first model was worth is not known in every federation.
-    return bool(np.isfinite(loss[-1]) and not loss[-1] >= loss[0])
-
-
-def _advice(compared: Comparison, astray: list[str]) -> str:
-    if not astray:
-        return ""
-    loss = compared.of(astray[0]).metric("loss").mean(axis=0)
-    went = f"went from {loss[0]:.3g} to {loss[-1]:.3g}" if len(astray) == 1 else "did not fall"
-    return f" The loss of {_listed(astray)} {went}: try another learning rate, or inputs on a scale of about 1."
-
-
-def _by_rounds(compared: Comparison, others: list[str], reached: list[str]) -> str:
-    base, goal = compared.baseline, compared.goal
-    gains = {name: compared.speed_up(name, _each(others)) for name in others}
-    best = max(reached, key=lambda name: gains[name].mean)
-    gain, bound = gains[best], compared.bound(best)
-    money = compared.currency
-    size = f"it is {bound} {gain.mean:.2f} times as {money.adjective} as {base} to {goal}".replace("  ", " ")
-    if not np.isfinite(gain.high):
-        return f"With one seed nothing is sure. The {money.superlative} is {best}: {size}. Give more seeds."
-    seeds, _ = compared.rows(best, base)
-    sure = f"{gain.low:.2f} to {gain.high:.2f}; 95 % sure over {len(seeds)} paired seeds"
-    sure += f" and {len(others)} comparisons" if len(others) > 1 else ""
-    # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.
-    if gain.low > 1 and bound in ("", "at least"):
-        middles = [median_interval(compared.spent_of(name))[0] for name in (best, base)]
-        most = money.text(float(compared.total(base, compared.by)[:, -1].mean()))
-        amounts = [money.text(n) if np.isfinite(n) else f"more than {most}" for n in middles]
-        little = " by little" if gain.mean < LITTLE else ""
-        traffic = compared.traffic(best)
-        cost = f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) and compared.by != "bytes" else ""
-        words = f"{best} wins{little}: {size} ({sure}), with a median of {amounts[0]} {money.unit} against {amounts[1]}"
-        level = [name for name in others if name != best and compared.factor(name, best).low <= 1]
-        return f"{words}{cost}.{_level(compared, best, level)}{_use(compared, best, level)}"
-    if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
-        return f"{base} wins. The next is {best}: {size} ({sure})."
-    return f"Nothing beats {base} for sure. The {money.superlative} is {best}: {size} ({sure})."
-
-
-def _by_end(compared: Comparison, others: list[str]) -> str:
-    """Where no run reaches the target."""
-    base, metric = compared.baseline, compared.metric
-    ends = {name: compared.of(name).metric(metric)[:, -1] for name in compared.names}
-    best = (max if is_accuracy(metric) else min)(compared.names, key=lambda name: ends[name].mean())
-    words = f"No run reaches {compared.goal} in {compared.of(base).rounds} rounds"
-    if best == base:
-        return f"{words}; {base} ends nearest to it."
-    mine, theirs = compared.rows(best, base)
-    difference = interval(ends[best][mine] - ends[base][theirs], _each(others))
-    sure = np.isfinite(difference.high) and (difference.low > 0 or difference.high < 0)
-    return f"{words}; {best} ends nearest, {difference} from {base}, {'for sure' if sure else 'which may be chance'}."
-
-
-def _each(others: Sequence[str]) -> float:
-    """How sure each of several comparisons must be for all of them together to be so (Bonferroni)."""
-    return 1 - (1 - SURE) / len(others)
-
-
-def _level(compared: Comparison, best: str, level: list[str]) -> str:
-    """Who may be just as fast, and who of them sends least."""
-    if not level:
-        return ""
-    least = min(level, key=compared.traffic)
-    words = f" {_listed(level)} may be just as {compared.currency.adjective}"
-    if compared.by != "bytes" and compared.traffic(least) < compared.traffic(best):
-        words += f", and {least} sends least: {compared.traffic(least):.2g} times the traffic of {compared.baseline}"
-    return f"{words}."
-
-
-def _use(compared: Comparison, best: str, level: list[str]) -> str:
-    """What to use: what needs no d, unless another is surely faster."""
-    if "auto" not in compared.names:
-        return ""
-    faster = f" Use {best}: auto, which needs no d, is slower here."
-    return " Use auto, which needs no d." if "auto" in (best, *level) else faster
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -85,6 +85,7 @@ SHOWN = (
     Shown(ROUND, "messages", _text(6)),
     Shown(ROUND, "MB", _text(7)),
 )
+ALONE = {TARGET: " to target", ROUND: " a round"}  # where a title stands without its group
 MOVED = [place for place, column in enumerate(SHOWN) if column.group == TARGET]
 
 
@@ -118,7 +119,7 @@ def render_page(report: ComparisonReport, summary: Summary | None = None) -> str
     ahead += sweep_section(compared, report.experiments)
     drawn = sections(compared, known, summary=summary, ahead=ahead)
     lead, rest = split_answer(compared.answer)
-    parts = [part("kicker", _kicker(report)), part("facts", describe(report, summary))]
+    parts = [part("facts", describe(report, summary))]
     if one:
         parts.append(part("cards", single_cards(compared, report.real)))
         parts += (
@@ -139,7 +140,7 @@ def render_page(report: ComparisonReport, summary: Summary | None = None) -> str
     parts += _details(report)
     if len(values) > 1:
         parts.append(part("data", "moves", _moves(compared, moved, palette, report.real)))
-    return page(_title(report), parts)
+    return page(_title(report), parts, kicker=_kicker(report))
 
 
 def _places(compared: Comparison) -> dict[str, int]:
@@ -177,7 +178,8 @@ def _scores(compared: Comparison, palette: Palette) -> str:
     groups = [(name, len(list(each))) for name, each in groupby(column.group for column in SHOWN)]
     rows = [(s.name, palette.number(s.name), [column.cell(s) for column in SHOWN]) for s in compared.summaries]
     title = f"The target is {compared.goal_with_source}."
-    return part("scores", title, groups, [column.title for column in SHOWN], rows, winner_of(compared))
+    titles = [(column.title, f"{column.title}{ALONE.get(column.group, '')}") for column in SHOWN]
+    return part("scores", title, groups, titles, rows, winner_of(compared))
 
 
 def _section(section: Section, compared: Comparison, palette: Palette) -> str:
@@ -192,7 +194,8 @@ def _section(section: Section, compared: Comparison, palette: Palette) -> str:
 
 def _panel(chart: Chart, compared: Comparison, palette: Palette) -> Plain:
     target = shown_scale(compared.metric) * compared.threshold if chart.target_on else None
-    return to_panel(chart, palette, baseline=compared.baseline, winner=winner_of(compared), target=target)
+    who = {"baseline": compared.baseline, "winner": winner_of(compared), "leader": leader_of(compared)}
+    return to_panel(chart, palette, **who, target=target)
 
 
 def _moves(compared: Comparison, moved: dict[str, list[Comparison]], palette: Palette, real: bool) -> Plain:
@@ -221,13 +224,15 @@ def _moves(compared: Comparison, moved: dict[str, list[Comparison]], palette: Pa
 
 
 def _state(compared: Comparison, real: bool) -> Plain:
+    leader = leader_of(compared)
     spent = [
         [float(f"{n:.4g}") if np.isfinite(n) else None for n in compared.spent_of(name)] for name in compared.names
     ]
     return {
         "answer": split_answer(compared.answer),
         "winner": winner_of(compared),
-        "cards": cards(compared, leader_of(compared), real),
+        "leader": leader,
+        "cards": cards(compared, leader, real),
         "cells": [[SHOWN[place].cell(one) for place in MOVED] for one in compared.summaries],
         "spent": spent,
     }

@@ -1,17 +1,16 @@
 """What is compared, and on what: a named task, a TOML file or an .npz of one's own, made into experiments."""
 
 import copy
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fedpick import config, registry
+from fedpick.compare.strategies import make_selectors, set_parameters, shared_seats
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain
-from fedpick.protocol import Selector
 from fedpick.registry import nearest
-from fedpick.validation import require
 
 DEFAULT_STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl", "auto")
 SEEDS = 10
@@ -54,6 +53,17 @@ OWN: Plain = {
     "metrics": {"every": 2},
 }
 SEATS = {"fashion-mnist": 3}  # elsewhere a tenth of the clients
+OPTIONS = {  # by the setting that each of them is
+    "rounds": "rounds",
+    "seeds": "seeds",
+    "eta": "local.eta",
+    "model": "model.kind",
+    "objective": "model.objective",
+    "availability": "availability.kind",
+    "strategies": "selector.kind",
+    "m": "selector.m",
+    "d": "selector.d",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +72,7 @@ class Choices:
 
     Args:
         strategies: Names of the registry, "package.module:Class", or a wrapper such as "cooldown(pow-d)".
-        m: Clients per round; by default K/10.
+        m: Clients per round; by default K/10, or that of the file.
         d: Candidates, a strategy for each; by default 2m.
         rounds: Rounds.
         seeds: Runs of each strategy.
@@ -99,6 +109,7 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
     ['rand, m = 3', 'pow-d, m = 3, d = 6']
     """
     plain = _task(task)
+    _check_given_once(choices)
     for name in ("rounds", "seeds"):
         if getattr(choices, name) is not None:
             plain[name] = getattr(choices, name)
@@ -110,17 +121,60 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
         if getattr(choices, name) is not None:
             plain.setdefault(part, {})[name] = getattr(choices, name)
     for setting in choices.settings:
-        config.override(plain, setting)
+        if not _path(setting).startswith("selector."):
+            config.override(plain, setting)
+    given = _parameters(choices)
     folder = Path(task).parent if task.endswith((".toml", ".json")) else Path()
-    if choices.strategies or choices.m is not None or choices.d or "selector" not in plain:
+    if choices.strategies or not ("selector" in plain or "kind" in given):
+        seats = shared_seats(plain.get("selector"))
         plain["selector"] = {"kind": "rand", "m": 1}  # until K is known
-        bases = from_plain(plain, folder)
-        found = [replace(base, selector=chosen) for base in bases for chosen in _selectors(task, choices, base)]
+        found = [
+            replace(base, selector=chosen)
+            for base in from_plain(plain, folder)
+            for chosen in make_selectors(
+                choices.strategies or DEFAULT_STRATEGIES, given, base, seats or _seats(task, base)
+            )
+        ]
     else:
+        plain["selector"] = set_parameters(plain.get("selector", {}), given)
         found = from_plain(plain, folder)
-    for experiment in found:
+    different = {json.dumps(experiment.to_plain(), sort_keys=True): experiment for experiment in found}
+    for experiment in different.values():
         experiment.check()  # a mistake is an error now, and not when the others have run
-    return found
+    return list(different.values())
+
+
+def _check_given_once(choices: Choices) -> None:
+    """Raise where a setting is given twice: one of the two would not count."""
+    given = {path: name for name, path in OPTIONS.items() if getattr(choices, name) not in (None, ())}
+    for setting in choices.settings:
+        path = _path(setting)
+        for known, name in given.items():
+            if known == path or known.startswith(f"{path}."):
+                raise ValueError(f"compare: {known} must be given once, got {name} and --set {setting}")
+        given[path] = f"--set {path}"
+
+
+def _parameters(choices: Choices) -> Plain:
+    """The parameters of strategies: m, d, and those of the settings."""
+    plain: Plain = {"selector": {}}
+    for setting in choices.settings:
+        if _path(setting).startswith("selector."):
+            config.override(plain, setting)
+    given: Plain = plain["selector"]
+    if choices.m is not None:
+        given["m"] = choices.m
+    if choices.d:
+        given["d"] = list(choices.d) if len(choices.d) > 1 else choices.d[0]
+    return given
+
+
+def _path(setting: str) -> str:
+    return setting.partition("=")[0].strip()
+
+
+def _seats(task: str, base: Experiment) -> int:
+    return SEATS.get(task, max(1, base.federation().num_clients // 10))
 
 
 def _task(task: str) -> Plain:
@@ -134,19 +188,3 @@ def _task(task: str) -> Plain:
         return {**copy.deepcopy(OWN), "data": {"kind": task}}
     rule = f"one of {', '.join(TASKS)}, a .toml or .json file, or an .npz file"
     raise ValueError(f"compare: the task must be {rule}, got {task!r}{nearest(task, TASKS)}")
-
-
-def _selectors(task: str, choices: Choices, base: Experiment) -> Iterator[Selector[Any]]:
-    federation = base.federation()
-    K = federation.num_clients
-    m = choices.m if choices.m is not None else SEATS.get(task, max(1, K // 10))
-    require("compare", "m", m, f"at least 1 and at most the {K} clients", lambda m: (m >= 1) & (m <= K), whole=True)
-    for name in choices.strategies or DEFAULT_STRATEGIES:
-        try:
-            takes = registry.fitting_parameters(name)
-        except ValueError as error:
-            raise ValueError(f"compare: strategies: {error}") from None
-        for d in (choices.d or (min(2 * m, K),)) if "d" in takes else (None,):
-            if d is not None and not m <= d <= K:
-                raise ValueError(f"compare: d must be at least m={m} and at most the {K} clients, got {d}")
-            yield registry.fitting_strategy(name, m=m, d=d, rounds=base.rounds, classes=federation.classes)

@@ -18,7 +18,7 @@ from fedpick.results import Result, Spread, concatenate
 from fedpick.storage import Provenance, RunStore, StoredRun, plain_numbers
 
 FORMAT = 3  # of summary.json
-LARGE = 1e4  # above this, decimals are noise
+LARGE, SMALL = 1e4, 0.01  # beyond these, three decimals are noise, or nothing
 SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
 
 
@@ -32,7 +32,7 @@ class Column(NamedTuple):
 
 def _rounds(one: StrategySummary) -> str:
     middle, *ends = (f"{n:.0f}" if np.isfinite(n) else f"> {one.played}" for n in one.rounds)
-    return f"{middle} [{', '.join(ends)}]" if one.seeds > 1 and one.reached else middle
+    return f"{middle} [{', '.join(ends)}]" if one.seeds > 1 and {middle, *ends} != {f"> {one.played}"} else middle
 
 
 def _speed_up(one: StrategySummary) -> str:
@@ -44,7 +44,9 @@ def _speed_up(one: StrategySummary) -> str:
 
 
 def _loss(loss: Spread) -> str:
-    return f"{loss:{'.3f' if abs(loss.mean) < LARGE else '.4g'}}"
+    if np.isinf(loss.deviation):
+        loss = Spread(loss.mean, float("nan"))
+    return f"{loss:{'.3f' if SMALL <= abs(loss.mean) < LARGE else '.3g'}}"
 
 
 def _or_dash(number: float, digits: str) -> str:

@@ -73,7 +73,7 @@ def speed_up_chart(compared: Comparison, moved: list[Comparison]) -> Chart | Non
         "speed-up",
         "lines",
         title="Speed-up against target",
-        text=f"{words} Where some runs do not get there it is a bound, without an interval.",
+        text=f"{words} A triangle is a bound: at least or at most so much, because some runs do not get there.",
         rows=rows,
         x=f"target: {compared.metric.replace('_', ' ')}" + (", %" if scale == 100 else ""),
         log_x=scale == 1 and min(values) > 0 and max(values) > WIDE * min(values),
@@ -106,6 +106,8 @@ def _speed_ups(moved: list[Comparison]) -> Iterator[ChartRow]:
             if name == base or not (there or np.isfinite(one.rounds_of(name)).any()):
                 continue
             gain, bound = one.speed_up(name), one.bound(name)
+            if bound == "about":  # neither gets there: nothing is known
+                continue
             low, high = (gain.low, gain.high) if not bound and np.isfinite(gain.high) else (gain.mean, gain.mean)
             if np.isfinite([gain.mean, low, high]).all() and min(gain.mean, low) > 0:
                 x = float(f"{shown_scale(one.metric) * one.threshold:.6g}")

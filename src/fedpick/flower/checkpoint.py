@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fedpick.config import unstructure
 from fedpick.flower.clients import ClientTable
-from fedpick.flower.messages import read_metric
+from fedpick.flower.replies import read_metric
 from fedpick.metrics import METRICS, OVER_CLIENTS, Payload, traffic
 from fedpick.protocol import Selector, payload
 from fedpick.storage import ForeignStateError, RunStore, State, StateError, load_state, save_state

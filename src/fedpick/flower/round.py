@@ -5,46 +5,25 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
-from fedpick.flower.checkpoint import Checkpointer, History, RoundRow, ServerState, client_metrics, server_metrics
+from fedpick.flower.checkpoint import Checkpointer, History, ServerState, client_metrics, server_metrics
 from fedpick.flower.clients import ClientTable
-from fedpick.flower.messages import (
-    FilteredGrid,
-    difference,
-    messages_by_seat,
-    read_loss,
-    read_seconds,
-    update_fault,
-    usable_evaluations,
-    weigh,
-)
+from fedpick.flower.messages import FilteredGrid, messages_by_seat
+from fedpick.flower.replies import check_update, keep_whole, unify_names, usable_evaluations, weigh
 from fedpick.flower.selection import Choice, Options, Queries, choose, observe, resize_memory
+from fedpick.flower.training import Round, rescale
 from fedpick.flower.wrapped import Wrapped
-from fedpick.protocol import OF_SEATS, Report, Selector, least_clients, needs
-from fedpick.updates import lengths, measure
+from fedpick.protocol import Selector, least_clients, needs
 
 LOG = logging.getLogger("flwr.fedpick")
 Aggregated = tuple[ArrayRecord | None, MetricRecord | None]
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
-
-_measure = jax.jit(measure)
-
-
-class Round(NamedTuple):
-    """A round under way: the decision, and the training messages by seat."""
-
-    choice: Choice
-    messages: dict[int, Message]
-    began: float
 
 
 class Adapter:
@@ -94,7 +73,7 @@ class Adapter:
         if server_round <= self.skip:
             return []
         began, self.skip, self.state.arrays = time.monotonic(), 0, arrays
-        keys = (self.wrapped.setting("arrayrecord_key", "arrays"), self.wrapped.setting("configrecord_key", "config"))
+        keys = (self.wrapped.arrays_key, self.wrapped.setting("configrecord_key", "config"))
         queries = Queries(grid, self.state, self.options, server_round, *keys)
         self._roll_call(queries)
         choice = choose(self.selector, queries)
@@ -105,7 +84,7 @@ class Adapter:
             with self.wrapped.override(fraction_train=1.0, min_train_nodes=number, min_available_nodes=number):
                 sent = list(self.inside.configure_train(server_round, arrays, config, chosen))
             messages = messages_by_seat(sent, choice.seats, nodes)
-        self.current = Round(choice, messages, began)
+        self.current = Round(choice, messages, began, {name: array.numpy() for name, array in arrays.items()})
         self._log_choice(server_round, choice)
         return list(messages.values())
 
@@ -118,20 +97,27 @@ class Adapter:
             raise ValueError(f"Selecting: round {server_round} must be configured before it is aggregated")
         current, self.current = self.current, None
         selection = current.choice.selection
-        model = {name: array.numpy() for name, array in state.arrays.items()}
-        updates = self._valid_updates(server_round, current, replies, model)
-        report = self._report(current, updates, model)
+        model = current.model
+        updates = self._valid_updates(server_round, current, replies)
+        report = current.report(
+            self.selector, self.options, updates=updates, seconds=self.seconds, table=self.state.clients
+        )
         losses = np.asarray(report.loss)
-        weights = _rescale(np.asarray(selection.weights), list(updates))
+        weights = rescale(np.asarray(selection.weights), list(updates))
         arrays, metrics = None, None
         if updates:
             valid = list(updates.values())
             own = weights[list(updates)] if self.options.weights == "selection" else None
+            unify_names(valid, self.wrapped.arrays_key)
             weigh(valid, own, model, self.wrapped.weight_key)
             arrays, metrics = self.inside.aggregate_train(server_round, valid)
+            arrays = arrays if arrays is None else keep_whole(arrays, model)
         state.arrays = state.arrays if arrays is None else arrays
         before, state.memory = state.memory, observe(self.selector, state.memory, selection, report)
-        row = self._row(current, list(updates), weights, losses)
+        samples, limit = state.clients.size[list(current.choice.asked)], math.inf
+        if self.selector.poll == "batch" and self.options.batch is not None:
+            limit = self.options.batch
+        row = current.row(list(updates), weights, losses, float(np.minimum(samples, limit).sum()))
         state.history.rows.append(row)
         self._note_decisions(server_round, before)
         self.save()
@@ -207,62 +193,17 @@ class Adapter:
         if state.memory is None or len(state.clients) != rows:
             state.memory = resize_memory(self.selector, state.memory, len(state.clients))
 
-    def _valid_updates(
-        self, server_round: int, current: Round, replies: Iterable[Message], model: Mapping[str, NDArray[Any]]
-    ) -> dict[int, Message]:
+    def _valid_updates(self, server_round: int, current: Round, replies: Iterable[Message]) -> dict[int, Message]:
         """The updates that may enter the average, by seat; a client without one is quarantined."""
         answered = {reply.metadata.reply_to_message_id: reply for reply in replies}
         found = {i: answered.get(message.metadata.message_id) for i, message in current.messages.items()}
-        faults = {i: update_fault(reply, model) for i, reply in found.items()}
+        faults = {i: check_update(reply, current.model) for i, reply in found.items()}
         table, seats = self.state.clients, current.choice.seats
         table.failures[[seats[i] for i, fault in faults.items() if fault is None]] = 0
         for client, fault in {seats[i]: fault for i, fault in faults.items() if fault is not None}.items():
             LOG.warning("fedpick round %d: no update from %s: %s", server_round, table.identities[client], fault)
             table.quarantine(client, self.state.rounds, self.options.quarantine)
         return {i: reply for i, reply in found.items() if reply is not None and faults[i] is None}
-
-    def _report(self, current: Round, updates: Mapping[int, Message], model: Mapping[str, NDArray[Any]]) -> Report:
-        """What the seats that returned report, and of the rest what the selector needs; NaN for the others."""
-        options, choice, wanted, wide = self.options, current.choice, needs(self.selector), lengths(self.selector)
-        names = ("loss", *(name for name in OF_SEATS if name in wanted))
-        m = len(choice.selection.weights)
-        found = {name: np.full((m, wide[name]) if name in wide else m, np.nan, np.float32) for name in names}
-        for i, reply in updates.items():
-            seconds = self.seconds.get(current.messages[i].metadata.message_id, math.nan)
-            if options.duration is not None:
-                seconds = read_seconds(reply, options.duration)
-            if not math.isnan(seconds):
-                self.state.clients.expected_duration[choice.seats[i]] = seconds
-            values: dict[str, Any] = {
-                "loss": read_loss(reply, options.train_loss, options.loss_range),
-                "duration": seconds,
-                "square_loss": read_seconds(reply, options.square_loss),
-            }
-            if wanted & {"norm", "sketch", "head"}:
-                values |= _measure(self.selector, *_by_name(difference(reply, model)))
-            for name in names:
-                found[name][i] = values[name]
-        of_round: dict[str, Any] = {"polled": choice.losses, "poll_duration": choice.poll_seconds, "size": choice.size}
-        of_round = {name: value for name, value in of_round.items() if name in wanted}
-        return Report(**{name: jnp.asarray(value) for name, value in (found | of_round).items()})
-
-    def _row(self, current: Round, returned: list[int], weights: NDArray[Any], losses: NDArray[Any]) -> RoundRow:
-        choice, seats = current.choice, current.choice.seats
-        known = [i for i in returned if losses[i] == losses[i]]
-        samples = self.state.clients.size[list(choice.asked)]
-        limit = self.options.batch if self.selector.poll == "batch" else None
-        return RoundRow(
-            clients=[seats[i] if i in returned else -1 for i in range(len(weights))],
-            weights=weights.tolist(),
-            train_loss=float(weights[known] @ losses[known]) / float(weights[known].sum()) if known else math.nan,
-            available=choice.available,
-            polled=len(choice.asked),
-            trained=len(current.messages),
-            returned=len(returned),
-            poll_samples=float(np.minimum(samples, limit or math.inf).sum()),
-            train_samples=math.nan,  # the server does not know how many passes a client makes over its data
-            seconds=time.monotonic() - current.began,
-        )
 
     def _note_decisions(self, server_round: int, before: Any) -> None:
         """Enter what a strategy says of its own decisions, if it says anything."""
@@ -280,20 +221,3 @@ class Adapter:
         more = f" and {len(names) - 10} more" if len(names) > 10 else ""
         chosen = f"{choice.how}: {', '.join(names[:10])}{more}" if names else "no client to train; the model stays"
         LOG.info("fedpick round %d: %d clients available%s; %s", server_round, choice.available, asked, chosen)
-
-
-def _by_name(update: Mapping[str, NDArray[Any]]) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
-    """The arrays of an update in the order of their names, as the simulator has them, and that of the output bias.
-
-    The bias is the last array with one axis in the model's own order, which names need not follow.
-    """
-    vectors = [values for values in update.values() if values.ndim == 1]
-    return [update[name] for name in sorted(update)], vectors[-1] if vectors else None
-
-
-def _rescale(weights: NDArray[np.float32], returned: list[int]) -> NDArray[np.float32]:
-    """The weights of the seats that returned, scaled up to the total of all."""
-    left = np.zeros_like(weights)
-    left[returned] = weights[returned]
-    total = left.sum()
-    return left * (weights.sum() / total) if total > 0 else left

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from fedpick.flower.checkpoint import ServerState
 from fedpick.flower.clients import identity_order
-from fedpick.flower.messages import error_text, exchange, read_identity, read_loss, read_metric, read_seconds, read_size
+from fedpick.flower.messages import exchange
+from fedpick.flower.replies import error_text, read_identity, read_loss, read_metric, read_seconds, read_size
 from fedpick.protocol import Clients, Losses, Mask, Poll, Selection, Selector, needs, pick, round_keys
 from fedpick.sampling import arrivals, first_k, seat
 from fedpick.validation import natural, one_of, require

@@ -30,6 +30,11 @@ class Wrapped:
         """The metric by which the strategy weighs updates."""
         return str(self.setting("weighted_by_key", "num-examples"))
 
+    @property
+    def arrays_key(self) -> str:
+        """The name of the record with the model in the strategy's messages."""
+        return str(self.setting("arrayrecord_key", "arrays"))
+
     @contextlib.contextmanager
     def override(self, **values: Any) -> Iterator[None]:
         """Within this context the strategy has these settings, where it has such settings at all."""

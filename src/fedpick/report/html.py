@@ -13,19 +13,20 @@ from fedpick.report.palette import colour_style, dark_style
 from fedpick.storage import cached_text
 
 
-def page(title: str, parts: Iterable[str]) -> str:
+def page(title: str, parts: Iterable[str], *, kicker: str = "") -> str:
     """A complete HTML document.
 
     Args:
         title: Title and first heading.
         parts: Pieces of HTML, as ``paragraph``, ``table``, ``figure`` and the others return them.
+        kicker: What kind of page it is, in a word or two above its title.
 
     >>> page("Results", [paragraph("All is well.")]).startswith("<!DOCTYPE html>")
     True
     """
     template = _environment().get_template("page.html.j2")
     styles = {"light": colour_style(), "dark": colour_style(dark=True), "marks": dark_style()}
-    text: str = template.render(title=title, body="\n".join(parts), library=_library(), styles=styles)
+    text: str = template.render(title=title, body="\n".join(parts), library=_library(), styles=styles, kicker=kicker)
     return text
 
 
@@ -100,8 +101,8 @@ def part(macro: str, *arguments: Any) -> str:
         macro: The macro.
         arguments: What it takes.
 
-    >>> part("kicker", "one run")
-    '<p class="kicker">one run</p>'
+    >>> part("facts", [("Model", "logistic")])
+    '<dl class="facts"><div><dt>Model</dt><dd>logistic</dd></div></dl>'
     """
     return _part(macro, *arguments)
 

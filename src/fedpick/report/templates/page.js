@@ -12,14 +12,23 @@ const panels = new Map();
 const told = { focus: "" };
 const number = (value) => Number(value.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 });
 
-function draw(name, spec, kind, axis) {
+// Tables come by columns: what all rows have alone, texts by their place, numbers.
+function unfold({ length, texts, columns }) {
+  const rows = Array.from({ length }, () => ({}));
+  Object.entries(columns).forEach(([key, { all, text, number }]) => rows.forEach((row, i) => {
+    row[key] = text ? texts[text[i]] : number ? number[i] : all;
+  }));
+  return rows;
+}
+
+function draw(name, { spec, tables }, kind, axis) {
   const place = document.getElementById("chart-" + name);
+  const own = Object.fromEntries(Object.entries(tables).map(([key, table]) => [key, unfold(table)]));
+  spec.datasets = { ...spec.datasets, ...own };
   return vegaEmbed(place, spec, { renderer: "svg", actions: false }).then(({ view }) => {
     place.querySelector("svg").setAttribute("aria-hidden", "true");
-    const values = (spec.layer || []).map((layer) => layer.data && layer.data.name === name && layer.data.values).find(Boolean)
-      || (spec.datasets || {})[name] || (spec.data && spec.data.values) || [];
     const panel = panels.get(name);
-    panels.set(name, { view, spec, kind, axis, place, values: kind === "lines" ? values : [] });
+    panels.set(name, { view, axis, place, values: spec.datasets[name] });
     if (!panel && kind === "lines") { follow(name); }
     tell(told, name);
   }).catch((error) => { place.textContent = "The chart could not be drawn: " + error; });
@@ -149,7 +158,7 @@ if (data) {
       seeds.view.data("seeds", rows);
       document.querySelector("#seeds h3").textContent = own.title;
     }
-    const rest = () => tell({ target: moves.targets[at], winner: state.winner, most: own.most });
+    const rest = () => tell({ target: moves.targets[at], winner: state.winner, leader: state.leader, most: own.most });
     if (by !== shown && own.speed) {
       shown = by;
       const speed = panels.get("speed-up");

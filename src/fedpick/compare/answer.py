@@ -1,0 +1,192 @@
+"""The answer of a comparison in words: who wins, by how much, how sure that is; or why there is none."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from fedpick.compare.summary import Currency
+from fedpick.metrics import Numbers, is_accuracy
+from fedpick.results import Interval, Result, interval, median_interval
+
+SURE = 0.95
+LITTLE = 1.1  # times as fast
+VAGUE = 100.0  # an interval whose ends are this many times apart
+
+
+class Compared(Protocol):
+    """What the words are about: a comparison."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def baseline(self) -> str: ...
+    @property
+    def goal(self) -> str: ...
+    @property
+    def by(self) -> str: ...
+    @property
+    def currency(self) -> Currency: ...
+    def total(self, name: str, what: str) -> Numbers: ...
+    def spent_of(self, name: str, what: str | None = ...) -> Numbers: ...
+    def of(self, name: str) -> Result: ...
+    def rounds_of(self, name: str) -> Numbers: ...
+    def rows(self, one: str, other: str) -> tuple[list[int], list[int]]: ...
+    def speed_up(self, name: str, level: float = ...) -> Interval: ...
+    def factor(self, one: str, other: str, level: float = ...) -> Interval: ...
+    def bound(self, name: str) -> str: ...
+    def traffic(self, name: str) -> float: ...
+
+
+def answer(compared: Compared) -> str:
+    """Which strategy wins, by how much and how sure that is; or that nothing does."""
+    base = compared.baseline
+    others = [name for name in compared.names if name != base]
+    faults = {name: fault for name in compared.names if (fault := _fault(compared, name))}
+    if not others:
+        return f"There is nothing to compare {base} with.{_advice(compared, faults)}"
+    if base in faults:
+        return f"There is no answer.{_advice(compared, faults)}"
+    if compared.of(base).share.shape[-1] == 1:
+        return "There is one client, so there is nothing to choose: all strategies train on it."
+    reached = [name for name in others if np.isfinite(compared.rounds_of(name)).any()]
+    number = int(np.isfinite(compared.rounds_of(base)).sum())
+    if reached:
+        words = _by_rounds(compared, others, reached)
+    elif number:
+        result = compared.of(base)
+        words = f"Only {base} reaches {compared.goal} in {result.rounds} rounds"
+        words += f", with {number} of {len(result.runs)} seeds."
+    else:
+        words = _by_end(compared, others)
+    return words + _advice(compared, faults)
+
+
+def _fault(compared: Compared, name: str) -> str:
+    """Why a strategy has not learnt; "" where it has."""
+    result = compared.of(name)
+    metric = "loss" if _known(result, "loss") else compared.metric
+    values = result.metric(metric).mean(axis=0)
+    better = values[-1] > values[0] if is_accuracy(metric) else values[-1] < values[0]
+    # What the first model was worth is not known in every federation.
+    if np.isfinite(values[-1]) and (better or not np.isfinite(values[0])):
+        return ""
+    if "available" in result.records and not result.records["available"].any():
+        return "nobody was there"
+    if not result.records["trained"].any():
+        return "nobody trained"
+    if not _known(result, metric):
+        return "not evaluated"
+    if not np.isfinite(values[-1]):
+        return "not finite"
+    return "nothing to learn" if np.abs(values).max() < 1e-6 else "did not fall"
+
+
+def _known(result: Result, metric: str) -> bool:
+    return bool(np.isfinite(result.metric(metric)).any())
+
+
+def _advice(compared: Compared, faults: dict[str, str]) -> str:
+    """What went wrong, and what to do; for every reason the strategies that it is true of."""
+    words = ""
+    for fault in dict.fromkeys(faults.values()):
+        names = [name for name in faults if faults[name] == fault]
+        words += f" {_sentence(compared, fault, names)}"
+    return words
+
+
+def _sentence(compared: Compared, fault: str, names: list[str]) -> str:
+    who = _listed(names)
+    if fault == "nobody was there":
+        return f"No client was available in any round of {who}: look at the availability."
+    if fault == "nobody trained":
+        return f"Nobody trained in any round of {who}: look at the availability, the deadline and the failures."
+    if fault == "not evaluated":
+        return f"Nothing was evaluated in the runs of {who}, so that nobody knows what they learnt."
+    loss = compared.of(names[0]).metric("loss").mean(axis=0)
+    if fault == "not finite":
+        first = int(compared.of(names[0]).evaluated[np.argmin(np.isfinite(loss))])
+        since = f" after round {first}" if len(names) == 1 else ""
+        return f"The loss of {who} did not stay finite{since}: try a smaller learning rate, or standardised inputs."
+    if fault == "nothing to learn":
+        return f"The loss of {who} is 0 from the start: there is nothing to learn, as with one label only."
+    went = f"went from {loss[0]:.3g} to {loss[-1]:.3g}" if len(names) == 1 else "did not fall"
+    return f"The loss of {who} {went}: try another learning rate, or inputs on a scale of about 1."
+
+
+def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str:
+    base, goal = compared.baseline, compared.goal
+    gains = {name: compared.speed_up(name, _each(others)) for name in others}
+    best = max(reached, key=lambda name: gains[name].mean)
+    gain, bound = gains[best], compared.bound(best)
+    money = compared.currency
+    size = f"it is {bound} {gain.mean:.2f} times as {money.adjective} as {base} to {goal}".replace("  ", " ")
+    if not np.isfinite(gain.high):
+        return f"With one seed nothing is sure. The {money.superlative} is {best}: {size}. Give more seeds."
+    seeds, _ = compared.rows(best, base)
+    sure = f"{gain.low:.2f} to {gain.high:.2f}; 95 % sure over {len(seeds)} paired seeds"
+    sure += f" and {len(others)} comparisons" if len(others) > 1 else ""
+    if gain.high > VAGUE * gain.low:
+        sure = f"{len(seeds)} seeds do not say how sure that is; give more"
+    # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.
+    if gain.low > 1 and bound in ("", "at least"):
+        middles = [median_interval(compared.spent_of(name))[0] for name in (best, base)]
+        most = money.text(float(compared.total(base, compared.by)[:, -1].mean()))
+        amounts = [money.text(n) if np.isfinite(n) else f"more than {most}" for n in middles]
+        little = " by little" if gain.mean < LITTLE else ""
+        traffic = compared.traffic(best)
+        cost = f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) and compared.by != "bytes" else ""
+        words = f"{best} wins{little}: {size} ({sure}), with a median of {amounts[0]} {money.unit} against {amounts[1]}"
+        level = [name for name in others if name != best and compared.factor(name, best).low <= 1]
+        return f"{words}{cost}.{_level(compared, best, level)}{_use(compared, best, level)}"
+    if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
+        return f"{base} wins. The next is {best}: {size} ({sure})."
+    first = f"{base} is the {money.superlative} here; the next is {best}"
+    first = f"The {money.superlative} is {best}" if gain.mean > 1 else first
+    return f"Nothing beats {base} for sure. {first}: {size} ({sure})."
+
+
+def _by_end(compared: Compared, others: list[str]) -> str:
+    """Where no run reaches the target."""
+    base, metric = compared.baseline, compared.metric
+    ends = {name: compared.of(name).metric(metric)[:, -1] for name in compared.names}
+    best = (max if is_accuracy(metric) else min)(compared.names, key=lambda name: ends[name].mean())
+    words = f"No run reaches {compared.goal} in {compared.of(base).rounds} rounds"
+    if best == base:
+        return f"{words}; {base} ends nearest to it."
+    mine, theirs = compared.rows(best, base)
+    difference = interval(ends[best][mine] - ends[base][theirs], _each(others))
+    sure = np.isfinite(difference.high) and (difference.low > 0 or difference.high < 0)
+    return f"{words}; {best} ends nearest, {difference} from {base}, {'for sure' if sure else 'which may be chance'}."
+
+
+def _each(others: Sequence[str]) -> float:
+    """How sure each of several comparisons must be for all of them together to be so (Bonferroni)."""
+    return 1 - (1 - SURE) / len(others)
+
+
+def _level(compared: Compared, best: str, level: list[str]) -> str:
+    """Who may be just as fast, and who of them sends least."""
+    if not level:
+        return ""
+    least = min(level, key=compared.traffic)
+    words = f" {_listed(level)} may be just as {compared.currency.adjective}"
+    if compared.by != "bytes" and compared.traffic(least) < compared.traffic(best):
+        times = f"{compared.traffic(least):.2g}"
+        much = "as much as" if times == "1" else f"{times} times the traffic of"
+        words += f", and {least} sends least: {much} {compared.baseline}"
+    return f"{words}."
+
+
+def _use(compared: Compared, best: str, level: list[str]) -> str:
+    """What to use: what needs no d, unless another is surely faster."""
+    if "auto" not in compared.names:
+        return ""
+    faster = f" Use {best}: auto, which needs no d, is slower here."
+    return " Use auto, which needs no d." if "auto" in (best, *level) else faster
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

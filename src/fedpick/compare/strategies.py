@@ -1,0 +1,120 @@
+"""The strategies of a comparison, with the parameters that the command line gives them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fedpick import config, registry
+from fedpick.config import Plain
+from fedpick.experiment import Experiment
+from fedpick.protocol import Selector
+from fedpick.validation import require
+
+HOLDS = ("selector", "selectors")  # fields of a wrapper
+
+
+def make_selectors(names: Sequence[str], given: Plain, base: Experiment, seats: int) -> Iterator[Selector[Any]]:
+    """The strategies of these names, one for each m and d.
+
+    Args:
+        names: As ``fitting_strategy`` takes them.
+        given: Parameters of strategies: each is for those that take it, and refused where none does.
+        base: The experiment, which knows the clients.
+        seats: m where it is not given.
+
+    >>> from fedpick.compare import Choices, make_experiments
+    >>> base = make_experiments("synthetic", Choices(strategies=("rand",)))[0]
+    >>> [config.describe(each) for each in make_selectors(("rand", "pow-d"), {"d": [6, 9]}, base, 3)]
+    ['rand, m = 3', 'pow-d, m = 3, d = 6', 'pow-d, m = 3, d = 9']
+    """
+    K, classes = base.federation().num_clients, base.federation().classes
+    others = {name: value for name, value in given.items() if name not in ("m", "d")}
+    taken = {name: _taken(name) for name in names}
+    _check_taken(given, {parameter for known in taken.values() for parameter in known})
+    for m in _several(given.get("m", seats)):
+        _check_range("m", m, f"at least 1 and at most the {K} clients", 1, K)
+        for name in names:
+            for d in _several(given.get("d", min(2 * m, K))) if "d" in taken[name] else (None,):
+                if d is not None:
+                    _check_range("d", d, f"at least m={m} and at most the {K} clients", m, K)
+                selector = registry.fitting_strategy(name, m=m, d=d, rounds=base.rounds, classes=classes)
+                yield from _with(selector, others)
+
+
+def _check_range(name: str, value: Any, rule: str, low: int, high: int) -> None:
+    require("compare", name, value, rule, lambda n: (n >= low) & (n <= high), whole=True)
+
+
+def set_parameters(selector: Any, given: Plain) -> Any:
+    """The strategies of a file, one table or several, with these parameters instead of theirs.
+
+    Args:
+        selector: The plain data, changed in place.
+        given: Parameters: each is for those that take it, and refused where none does.
+
+    >>> set_parameters([{"kind": "rand", "m": 3}, {"kind": "pow-d", "m": 3, "d": 6}], {"d": 9})
+    [{'kind': 'rand', 'm': 3}, {'kind': 'pow-d', 'm': 3, 'd': 9}]
+    """
+    tables = [table for table in (selector if isinstance(selector, list) else [selector]) if isinstance(table, dict)]
+    for name, value in given.items():
+        found = [_set(table, name, value) for table in tables]
+        if tables and not any(found):
+            _check_taken({name: value}, set())
+    return selector
+
+
+def shared_seats(selector: Any) -> int | None:
+    """The m that all strategies of a file have in common; None where there is none."""
+    tables = selector if isinstance(selector, list) else [selector]
+    found = {table.get("m") if isinstance(table, Mapping) else None for table in tables if table is not None}
+    m = found.pop() if len(found) == 1 else None
+    return m if isinstance(m, int) else None
+
+
+def _taken(name: str) -> set[str]:
+    """The parameters of a strategy and of those that it holds."""
+    try:
+        outer, inner = registry.parse_name(name)
+        own = registry.fitting_parameters(name) | set(registry.parameters_of("Selector", outer))
+    except ValueError as error:
+        raise ValueError(f"compare: strategies: {error}") from None
+    return set(own).union(*map(_taken, inner))
+
+
+def _check_taken(given: Plain, known: set[str]) -> None:
+    for name, value in given.items():
+        if name not in known:
+            rule = "must be a parameter of one of the strategies"
+            raise ValueError(f"compare: selector.{name} {rule}, got {value!r}{registry.nearest(name, known)}")
+
+
+def _with(selector: Selector[Any], given: Plain) -> Iterator[Selector[Any]]:
+    """The strategy with those of the parameters that it takes; a list is a sweep."""
+    if not given:
+        yield selector
+        return
+    plain = config.unstructure(selector, "Selector")
+    for name, value in given.items():
+        _set(plain, name, value)
+    for point in config.expand({"selector": plain}, Experiment, "compare"):
+        yield config.structure(point["selector"], Selector, "compare")
+
+
+def _set(table: Plain, name: str, value: Any) -> bool:
+    """Set a parameter of a strategy, or else of those that it holds; whether one takes it."""
+    kind = table.get("kind")
+    known = registry.parameters_of("Selector", kind) if isinstance(kind, str) and _is_known(kind) else {name: None}
+    if name in known or name == "kind":
+        both = isinstance(value, dict) and isinstance(table.get(name), dict)
+        table[name] = {**table[name], **value} if both else value
+        return True
+    held = [part for field in HOLDS for part in _several(table.get(field, [])) if isinstance(part, dict)]
+    found = [_set(part, name, value) for part in held]
+    return any(found)
+
+
+def _is_known(kind: str) -> bool:
+    return kind in registry.STRATEGIES or registry.is_address(kind)
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)

@@ -1,0 +1,108 @@
+"""What a user gives counts, or is refused: options, --set, and the strategies of a file."""
+
+import pytest
+
+from fedpick import config
+from fedpick.compare import Choices, make_experiments
+
+FILE = """
+rounds = 5
+seeds = 2
+[data]
+kind = "synthetic"
+[model]
+kind = "logistic"
+[local]
+tau = 2
+b = 5
+eta = 0.1
+"""
+TWO = """
+[[selector]]
+kind = "pow-d"
+m = 4
+d = 6
+[[selector]]
+kind = "cooldown"
+selector = {kind = "cpow-d", m = 4, d = 8}
+"""
+
+
+def chosen(task="synthetic", **choices):
+    return [config.describe(experiment.selector) for experiment in make_experiments(str(task), Choices(**choices))]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "two.toml"
+    path.write_text(FILE + TWO)
+    return path
+
+
+def test_settings_of_the_selector_count_beside_strategies():
+    found = chosen(strategies=("rand", "pow-d"), settings=("selector.m=3", "selector.d=9"))
+    assert found == ["rand, m = 3", "pow-d, m = 3, d = 9"]
+    assert chosen(settings=("selector.m=2",), strategies=("rand", "full")) == ["rand, m = 2", "full"]
+    assert chosen(strategies=("pow-d",), m=3, settings=("selector.d=[6, 9]",)) == [
+        "pow-d, m = 3, d = 6",
+        "pow-d, m = 3, d = 9",
+    ]
+
+
+def test_settings_of_the_selector_count_for_the_default_strategies():
+    assert "pow-d, m = 3, d = 9" in chosen(settings=("selector.d=9",))
+
+
+def test_other_parameters_go_to_the_strategies_that_take_them():
+    found = chosen(strategies=("rand", "cooldown(pow-d)"), settings=("selector.rounds=8",))
+    assert found == ["rand, m = 3", "cooldown(pow-d, m = 3, d = 6), rounds = 8"]
+
+
+def test_one_strategy_may_be_described_by_settings_alone():
+    assert chosen(settings=("selector.kind=pow-d", "selector.m=2", "selector.d=5")) == ["pow-d, m = 2, d = 5"]
+
+
+def test_m_and_d_change_the_strategies_of_a_file(file):
+    assert chosen(file, m=2, d=(5,)) == ["pow-d, m = 2, d = 5", "cooldown(cpow-d, m = 2, d = 5)"]
+    assert chosen(file, settings=("selector.d=7",)) == ["pow-d, m = 4, d = 7", "cooldown(cpow-d, m = 4, d = 7)"]
+    assert len(chosen(file, d=(5, 9))) == 4
+
+
+def test_strategies_in_place_of_those_of_a_file_keep_its_m(tmp_path):
+    path = tmp_path / "one.toml"
+    path.write_text(FILE + '[selector]\nkind = "pow-d"\nm = 5\nd = 8\n')
+    assert chosen(path, strategies=("rand",)) == ["rand, m = 5"]
+    assert chosen(path, strategies=("rand",), m=2) == ["rand, m = 2"]
+
+
+def test_strategies_that_come_to_be_the_same_are_compared_once(tmp_path):
+    path = tmp_path / "d.toml"
+    path.write_text(FILE + '[selector]\nkind = "pow-d"\nm = 3\nd = [6, 9]\n')
+    assert chosen(path, d=(7,)) == ["pow-d, m = 3, d = 7"]
+    path.write_text(FILE + '[[selector]]\nkind="pow-d"\nm=3\nd=6\n[[selector]]\nkind="pow-d"\nm=3\nd=9\n')
+    assert chosen(path, d=(7,)) == ["pow-d, m = 3, d = 7"]
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"rounds": 3, "settings": ("rounds=7",)}, "rounds must be given once, got rounds and --set rounds=7"),
+        ({"eta": 0.1, "settings": ("local.eta=1",)}, "local.eta must be given once"),
+        ({"m": 2, "settings": ("selector.m=3",)}, "selector.m must be given once"),
+        ({"settings": ("rounds=3", "rounds=7")}, "rounds must be given once"),
+        ({"model": "mlp", "settings": ('model={kind="cnn"}',)}, "model.kind must be given once"),
+        ({"strategies": ("rand",), "settings": ("selector.kind=afl",)}, "selector.kind must be given once"),
+        ({"strategies": ("rand",), "d": (6,)}, "selector.d must be a parameter of one of the strategies, got 6"),
+        ({"strategies": ("rand", "pow-d"), "settings": ("selector.dd=6",)}, "got 6; did you mean 'd'?"),
+        ({"strategies": ("pow-d",), "settings": ("selector.d=x",)}, "d must be"),
+    ],
+)
+def test_what_would_not_count_is_refused(choices, words):
+    with pytest.raises(ValueError, match="compare: ") as error:
+        chosen(**choices)
+    assert words in str(error.value)
+
+
+def test_what_no_strategy_of_a_file_takes_is_refused(file):
+    with pytest.raises(ValueError, match=r"selector\.decay must be a parameter of one of the strategies, got 1"):
+        chosen(file, settings=("selector.decay=1",))
