@@ -18,9 +18,10 @@ from typer.testing import CliRunner
 
 from fedpick.cli import app
 from fedpick.compare import COLUMNS, Choices, Comparison, make_experiments
-from fedpick.experiment import names
+from fedpick.experiment import names, result_of
 from fedpick.results import median_interval
 from fedpick.sim import Quadratic
+from fedpick.storage import RunStore
 
 SMALL = ["quadratic", "--strategies", "rand,pow-d", "--rounds", "400", "--seeds", "3", "--set", "metrics.every=20"]
 
@@ -465,3 +466,36 @@ def test_a_narrow_terminal_cuts_nothing_off(out, monkeypatch):
         table = shown[: shown.index("wins") if "wins" in shown else shown.index("Nothing beats")]
         lines = re.sub(r"\x1b\[[0-9;]*m", "", table).splitlines()[:-2]
         assert max(map(len, lines)) <= int(width)
+
+
+def forest(path, stations=200):
+    rng = np.random.default_rng(0)
+    station = np.repeat(np.arange(stations), rng.integers(1, 20, stations))
+    cover = np.array(["Spruce/Fir", "Aspen", "Pine"])[rng.choice(3, len(station), p=[0.9, 0.08, 0.02])]
+    samples = zip(station, rng.normal(size=len(station)), cover, strict=True)
+    rows = (f"Station {s:03d},{2500 + s},{x:.3f},{c}" for s, x, c in samples)
+    path.write_text("\n".join(["station,elevation,slope,cover", *rows]))
+    return path
+
+
+def test_a_csv_is_described_by_the_names_of_its_columns(tmp_path):
+    done = fedpick("data", "describe", forest(tmp_path / "forest.csv"), "--client", "station", "--standardize")
+    assert done.exit_code == 0, done.output
+    assert "forest.csv: 200 clients" in done.stdout
+    assert "Aspen, Pine, Spruce/Fir" in done.stdout
+    assert "x = elevation, slope; y = cover" in done.stderr
+    assert "note" not in done.stderr
+    raw = fedpick("data", "describe", tmp_path / "forest.csv", "--client", "station", "--x", "elev*,slope")
+    assert "note: forest.csv: inputs are as large as 2,6" in raw.stderr
+    wrong = fedpick("data", "describe", "--client", "station")
+    assert "data.client is unknown" in wrong.stderr
+
+
+@pytest.mark.slow
+def test_two_hundred_named_clients_with_unbalanced_labels_are_compared(tmp_path):
+    path = forest(tmp_path / "forest.csv")
+    arguments = ["--client", "station", "--standardize", "--rounds", "4", "--seeds", "2", "--strategies", "rand,pow-d"]
+    done = fedpick("compare", path, *arguments, "-o", tmp_path / "out", "-q")
+    assert done.exit_code == 0, done.output
+    stored = RunStore(tmp_path / "out")
+    assert result_of(stored.load(next(stored.identities()))).clients[1] == "Station 001"

@@ -15,7 +15,7 @@ from support.fake_grid import FakeGrid, named_app, only, plain_app, raising, say
 
 from fedpick import PowerOfChoice, Rand, Uniform, pytree, static
 from fedpick.flower import Selecting, SelectingMixin
-from fedpick.flower.selection import Options
+from fedpick.flower.options import Options
 
 POLL, TRAIN = "query.loss", "train"
 
@@ -265,15 +265,14 @@ def test_a_client_that_starts_again_before_its_old_node_is_forgotten_is_at_the_n
     grid = FakeGrid(plain_app(), range(4))
     strategy = selecting()
     strategy.start(grid, zeros(), num_rounds=1, timeout=0.3)
-    newer = grid.join(3)
-    strategy.start(grid, zeros(), num_rounds=1, timeout=0.3)
     table = strategy.adapter.state.clients
-    assert table.node_of[3] == newer
-    assert "both report identity partition-id=3; using the second" in caplog.text
-    del grid.nodes[newer]
+    older, newer = table.node_of[3], grid.join(3)
+    grid.faults[3] = lambda message, answer: None if message.metadata.dst_node_id == older else answer()
     strategy.start(grid, zeros(), num_rounds=1, timeout=0.3)
-    assert table.node_of[3] in grid.nodes
+    assert table.node_of[3] == newer
+    assert f"partition-id=3 is now node {newer}; node {older} does not answer" in caplog.text
     assert strategy.history.rows[-1].available == 4
+    assert grid.sent("train").count(3) == 2  # of two rounds
 
 
 def test_a_size_that_is_not_known_is_the_median_of_the_others():

@@ -17,7 +17,13 @@ import typer
 from fedpick.registry import ROLES
 
 _TASKS = ", ".join(name for name in ROLES["Data"] if name != "arrays")
-Task = Annotated[str, typer.Argument(help=f"{_TASKS}, or a .toml or .npz file of yours.")]
+Task = Annotated[str, typer.Argument(help=f"{_TASKS}, a .toml file, or your data: .npz, .csv, .parquet, a folder.")]
+X = Annotated[str | None, typer.Option("--x", help="Columns of inputs: names with commas, or 'pixel*'.")]
+Y = Annotated[str | None, typer.Option("--y", help="Column of labels.", show_default="y, label, target, class, ...")]
+Client = Annotated[
+    str | None, typer.Option("--client", help="Column of clients.", show_default="client, user, device, ...")
+]
+Standardize = Annotated[bool, typer.Option("--standardize", help="Bring inputs to mean 0 and standard deviation 1.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for runs and reports.")]
@@ -145,6 +151,12 @@ def command_line() -> str:
         elif argument not in DISPLAY_OPTIONS:
             kept.append(argument)
     return shlex.join(["fedpick", *kept])
+
+
+def columns(x: str | None, y: str | None, client: str | None, standardize: bool) -> dict[str, Any]:
+    """The options about columns as ``Choices`` has them."""
+    names = tuple(name.strip() for name in x.split(",")) if x is not None else ()
+    return {"x": names, "y": y, "client": client, "standardize": standardize or None}
 
 
 def console(stderr: bool = False, wide: int = 100) -> Any:

@@ -9,14 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from fedpick.cli._common import (
+    Client,
     Data,
     Debug,
     Output,
     Quiet,
     Settings,
+    Standardize,
     Task,
+    X,
+    Y,
     announced,
     cli_errors,
+    columns,
     command_line,
     console,
     open_store,
@@ -30,6 +35,8 @@ Examples:
   fedpick compare                                        Synthetic(1,1), ten seeds
 
   fedpick compare digits --strategies rand,pow-d -d 6 -d 12
+
+  fedpick compare forest.csv --client station --y cover --standardize
 
   fedpick compare my.npz --model mlp --eta 0.02 --target 80% --metric test_accuracy
 
@@ -57,6 +64,10 @@ def compare(
     ] = None,
     availability: Annotated[str | None, typer.Option(help=f"{', '.join(ROLES['Availability'])}.")] = None,
     objective: Annotated[str | None, typer.Option(help="cross-entropy, or minus-probability as the paper.")] = None,
+    x: X = None,
+    y: Y = None,
+    client: Client = None,
+    standardize: Standardize = False,
     settings: Settings = None,
     data: Data = None,
     output: Output = Path("comparison"),
@@ -66,7 +77,8 @@ def compare(
 ) -> None:
     """Compare strategies on a task: a table, a sentence that says who wins, and a page (report.html).
 
-    TASK is a data set of the registry (synthetic, quadratic, digits, fashion-mnist), a .toml file, or an .npz of yours.
+    TASK is a data set of the registry (synthetic, quadratic, digits, fashion-mnist), a .toml file, or data of yours:
+    .npz, .csv, .tsv, .parquet, .arrow, LEAF's json, or a folder of LEAF or Hugging Face.
 
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
@@ -87,6 +99,7 @@ def compare(
             availability=availability,
             objective=objective,
             settings=tuple(settings or ()),
+            **columns(x, y, client, standardize),
         )
         value = number(target)
         check_target(metric, value)
@@ -203,15 +216,15 @@ def show(comparison: Any) -> None:
         screen.print(table if fits(table) else _table(comparison, part, fold=True))
 
 
-def _table(comparison: Any, columns: Any, fold: bool = False) -> Any:
+def _table(comparison: Any, shown: Any, fold: bool = False) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
     title = escape(f"target: {comparison.goal_with_source}")
     table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, show_lines=fold)
-    for place, column in enumerate(columns):
+    for place, column in enumerate(shown):
         side: Any = "right" if place else "left"
         table.add_column(column.title, justify=side, no_wrap=not fold, overflow="fold", vertical="bottom")
     for one in comparison.summaries:
-        table.add_row(*(escape(column.text(one)) for column in columns))
+        table.add_row(*(escape(column.text(one)) for column in shown))
     return table

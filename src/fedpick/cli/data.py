@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Debug, Settings, Task, cli_errors
+from fedpick.cli._common import Client, Debug, Settings, Standardize, Task, X, Y, cli_errors, columns
 
 data = typer.Typer(no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data.")
 Folder = Annotated[
@@ -44,22 +44,37 @@ def verify(folder: Folder = None, debug: Debug = False) -> None:
 
 
 @data.command()
-def describe(task: Task = "synthetic", settings: Settings = None, folder: Folder = None, debug: Debug = False) -> None:
+def describe(
+    task: Task = "synthetic",
+    x: X = None,
+    y: Y = None,
+    client: Client = None,
+    standardize: Standardize = False,
+    settings: Settings = None,
+    folder: Folder = None,
+    debug: Debug = False,
+) -> None:
     """Say what a federation's data look like: clients, sizes, labels.
 
     Examples:
 
       fedpick data describe my.npz
 
+      fedpick data describe forest.csv --client station
+
       fedpick data describe digits --set data.partition.alpha=0.1
     """
     with cli_errors(debug, data=folder):
-        typer.echo(str(_summary(task, settings)))
+        typer.echo(str(_summary(task, settings, columns(x, y, client, standardize))))
 
 
 @data.command()
 def draw(
     task: Task = "synthetic",
+    x: X = None,
+    y: Y = None,
+    client: Client = None,
+    standardize: Standardize = False,
     settings: Settings = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="An .svg, .pdf, .png or .html file.")] = Path(
         "partition.svg"
@@ -81,7 +96,7 @@ def draw(
         kind = output.suffix[1:]
         if kind not in ("svg", "pdf", "png", "html"):
             raise ValueError(f"data: output must end in .svg, .pdf, .png or .html, got {str(output)!r}")
-        chart = partition_chart(_summary(task, settings))
+        chart = partition_chart(_summary(task, settings, columns(x, y, client, standardize)))
         if kind == "html":
             write_atomic(output, page(chart.title, [figure(chart)]), owner="data")
         else:
@@ -89,8 +104,8 @@ def draw(
         typer.echo(str(output))
 
 
-def _summary(task: str, settings: list[str] | None) -> Any:
+def _summary(task: str, settings: list[str] | None, named: dict[str, Any]) -> Any:
     from fedpick.compare import Choices, make_experiments
 
-    choices = Choices(strategies=("rand",), m=1, settings=tuple(settings or ()))
+    choices = Choices(strategies=("rand",), m=1, settings=tuple(settings or ()), **named)
     return make_experiments(task, choices)[0].federation().summary()

@@ -1,4 +1,4 @@
-"""What is compared, and on what: a named task, a TOML file or an .npz of one's own, made into experiments."""
+"""What is compared, and on what: a named task, a TOML file or data of one's own, made into experiments."""
 
 import copy
 import json
@@ -11,6 +11,7 @@ from fedpick.compare.strategies import make_selectors, set_parameters, shared_se
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain
 from fedpick.registry import nearest
+from fedpick.sim import is_table
 
 DEFAULT_STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl", "auto")
 SEEDS = 10
@@ -63,6 +64,10 @@ OPTIONS = {  # by the setting that each of them is
     "strategies": "selector.kind",
     "m": "selector.m",
     "d": "selector.d",
+    "x": "data.x",
+    "y": "data.y",
+    "client": "data.client",
+    "standardize": "data.standardize",
 }
 
 
@@ -80,6 +85,10 @@ class Choices:
         model: The model's kind.
         availability: The availability's kind.
         objective: The model's objective.
+        x: Columns of inputs in a file of yours, or patterns such as "pixel*".
+        y: The column of labels.
+        client: The column of clients.
+        standardize: Whether its inputs are brought to mean 0 and standard deviation 1.
         settings: Any other setting, such as "local.tau=5".
 
     >>> Choices(strategies=("rand", "pow-d"), d=(6, 12)).m is None
@@ -95,6 +104,10 @@ class Choices:
     model: str | None = None
     availability: str | None = None
     objective: str | None = None
+    x: Sequence[str] = ()
+    y: str | None = None
+    client: str | None = None
+    standardize: bool | None = None
     settings: Sequence[str] = ()
 
 
@@ -102,7 +115,7 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
     """One experiment for each strategy (and each d) on a task.
 
     Args:
-        task: A task of ``TASKS``, or the path of a ``.toml`` or ``.npz`` file.
+        task: A task of ``TASKS``, or the path of a ``.toml`` file or of data that ``Arrays`` reads.
         choices: What replaces the task's own settings.
 
     >>> [config.describe(e.selector) for e in make_experiments("synthetic", Choices(strategies=("rand", "pow-d")))]
@@ -117,14 +130,17 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
     for part, kind in (("model", choices.model), ("availability", choices.availability)):
         if kind is not None and plain.get(part, {}).get("kind") != kind:
             plain[part] = {"kind": kind}
-    for part, name in (("local", "eta"), ("model", "objective")):
+    columns = (("data", "y"), ("data", "client"), ("data", "standardize"))
+    for part, name in (("local", "eta"), ("model", "objective"), *columns):
         if getattr(choices, name) is not None:
             plain.setdefault(part, {})[name] = getattr(choices, name)
+    if choices.x:
+        plain["data"]["x"] = list(choices.x)
     for setting in choices.settings:
         if not _path(setting).startswith("selector."):
             config.override(plain, setting)
     given = _parameters(choices)
-    folder = Path(task).parent if task.endswith((".toml", ".json")) else Path()
+    folder = Path(task).parent if task.endswith((".toml", ".json")) and not is_table(task) else Path()
     if choices.strategies or not ("selector" in plain or "kind" in given):
         seats = shared_seats(plain.get("selector"))
         plain["selector"] = {"kind": "rand", "m": 1}  # until K is known
@@ -180,11 +196,11 @@ def _seats(task: str, base: Experiment) -> int:
 def _task(task: str) -> Plain:
     if task in TASKS:
         return copy.deepcopy(TASKS[task])
+    if is_table(task):
+        return {**copy.deepcopy(OWN), "data": {"kind": "arrays", "path": task}}
     if task.endswith((".toml", ".json")):
         return config.read_plain(task)
-    if task.endswith(".npz"):
-        return {**copy.deepcopy(OWN), "data": {"kind": "arrays", "path": task}}
     if task in registry.ROLES["Data"] or registry.is_address(task):
         return {**copy.deepcopy(OWN), "data": {"kind": task}}
-    rule = f"one of {', '.join(TASKS)}, a .toml or .json file, or an .npz file"
+    rule = f"one of {', '.join(TASKS)}, a .toml file, or data of yours (.npz, .csv, .parquet, a folder)"
     raise ValueError(f"compare: the task must be {rule}, got {task!r}{nearest(task, TASKS)}")

@@ -210,7 +210,9 @@ def _complete(
 
 def result_of(stored: StoredRun) -> Result:
     """The result (one row) of a run that was read back."""
-    return Result.from_arrays(int(stored.about["seed"]), int(stored.about["model_bytes"]), stored.arrays)
+    result = Result.from_arrays(int(stored.about["seed"]), int(stored.about["model_bytes"]), stored.arrays)
+    clients = tuple(map(str, stored.about.get("clients", ())))  # of a federation on Flower
+    return dataclasses.replace(result, clients=clients) if len(clients) == result.share.shape[-1] else result
 
 
 def _save(store: RunStore, run: Run, result: Result, row: int, seconds: float) -> None:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fedpick.config import unstructure
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.replies import read_metric
+from fedpick.flower.watch import Watch
 from fedpick.metrics import METRICS, OVER_CLIENTS, Payload, traffic
 from fedpick.protocol import Selector, payload
 from fedpick.storage import ForeignStateError, RunStore, State, StateError, load_state, save_state
@@ -108,6 +109,7 @@ class ServerState:
     clients: ClientTable
     history: History
     memory: Any = None  # the selector's; None before the first round
+    watch: Watch = field(default_factory=Watch)  # over the model
     wrapped: dict[str, NDArray[Any]] = field(default_factory=dict)  # the wrapped strategy's, when it was saved
 
     @property
@@ -127,7 +129,7 @@ class ServerState:
         history = self.history
         facts = {"rows": history.rows, "measured": list(history.measured.items())}
         facts |= {"status": history.status, "notes": list(history.notes.items())}
-        return State({**facts, "identities": self.clients.identities}, arrays)
+        return State({**facts, "identities": self.clients.identities, "watch": self.watch.to_facts()}, arrays)
 
     @classmethod
     def from_state(cls, state: State, selector: Selector[Any]) -> "ServerState":
@@ -149,6 +151,7 @@ class ServerState:
                 dict(state.facts.get("notes", [])),
             ),
             jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in group("selector").values()]),
+            Watch.from_facts(state.facts["watch"]) if "watch" in state.facts else Watch(len(state.facts["rows"])),
             group("strategy"),
         )
 
@@ -171,11 +174,11 @@ class Checkpointer(NamedTuple):
         return re.sub(r" at 0x[0-9a-f]+", "", text)
 
     def save(self, state: ServerState) -> None:
-        """Write the state and the history; the last two states are kept."""
-        path = self.folder / "state" / f"round-{state.rounds:08d}.state"
-        save_state(path, state.to_state(), owner=self.owner, what=WHAT)
+        """Write the state and the history; the last two states are kept, and that of the last good model."""
+        save_state(self._path(state.rounds), state.to_state(), owner=self.owner, what=WHAT)
         for old in self._paths()[:-KEPT]:
-            old.unlink(missing_ok=True)
+            if old != self._path(state.watch.good):
+                old.unlink(missing_ok=True)
         size = state.clients.sizes()
         model_bytes = sum(array.numpy().nbytes for array in state.arrays.values())
         experiment = {
@@ -216,6 +219,16 @@ class Checkpointer(NamedTuple):
             raise ValueError(f"{foreign}; give this federation a folder of its own")
         return None
 
+    def restore_round(self, rounds: int) -> ServerState | None:
+        """The state after this many rounds, or None where it is not there."""
+        try:
+            return ServerState.from_state(load_state(self._path(rounds), owner=self.owner, what=WHAT), self.selector)
+        except StateError:
+            return None
+
+    def _path(self, rounds: int) -> Path:
+        return self.folder / "state" / f"round-{rounds:08d}.state"
+
     def _paths(self) -> list[Path]:
         """The states in the folder, the newest last."""
         return sorted((self.folder / "state").glob("round-*.state"))
@@ -237,6 +250,13 @@ def client_metrics(replies: Sequence[Message], key: str) -> dict[str, float]:
     values = {"loss": loss, "accuracy": accuracy}
     over_clients = {name: float(function(values[measured])) for name, (measured, function) in OVER_CLIENTS.items()}
     return {"loss": float(np.average(loss, weights=weights)), **over_clients}
+
+
+def eval_losses(reply: Message) -> list[float]:
+    """The loss that an evaluation reports, NaN where it is not finite; none where it reports none."""
+    records = list(reply.content.metric_records.values()) if reply.has_content() else []
+    numbers = [{key: value for key, value in record.items() if isinstance(value, int | float)} for record in records]
+    return [_find(record, "loss") for record in numbers[:1] if any("loss" in key.lower() for key in record)]
 
 
 def server_metrics(record: MetricRecord) -> dict[str, float]:

@@ -28,7 +28,16 @@ class ClientTable:
     (array([50., 30.]), array([ True,  True]))
     """
 
-    COLUMNS = ("size", "failures", "quarantine_end", "quarantined", "expected_duration", "upload_duration", "leaving")
+    COLUMNS = (
+        "size",
+        "failures",
+        "quarantine_end",
+        "quarantined",
+        "expected_duration",
+        "upload_duration",
+        "leaving",
+        "last_node",
+    )
 
     def __init__(self, rows: int) -> None:
         self.identities: list[str | None] = [None] * rows
@@ -39,6 +48,7 @@ class ClientTable:
         self.expected_duration: NDArray[Any] = np.full(rows, np.nan)  # seconds: as measured, else as reported
         self.upload_duration: NDArray[Any] = np.full(rows, np.nan)
         self.leaving: NDArray[Any] = np.zeros(rows, bool)  # it expects to be gone in the next round
+        self.last_node: NDArray[Any] = np.zeros(rows, np.uint64)
         self.node_of: dict[int, int] = {}  # client -> node
         self.client_at: dict[int, int] = {}  # node -> client
         self.unknown_nodes: dict[int, tuple[int, int]] = {}  # node that did not say who it is -> failures, next call
@@ -62,12 +72,23 @@ class ClientTable:
         if not np.isnan(size):
             self.size[client] = size
         self.quarantined[client] &= self.quarantine_end[client] > t
-        before = self.node_of.get(client, node)
-        if before != node:
-            LOG.warning("fedpick: nodes %s and %s both report identity %s; using the second", before, node, identity)
-        self.node_of[client], self.client_at[node] = node, client
+        self.node_of[client], self.client_at[node], self.last_node[client] = node, client, node
         self.unknown_nodes.pop(node, None)
         return client
+
+    def holder(self, identity: str) -> int | None:
+        """The node that has this identity, if it is connected."""
+        client = self._rows.get(identity)
+        return None if client is None else self.node_of.get(client)
+
+    def order(self, identity: str, node: int) -> tuple[bool, int]:
+        """The order of two nodes that claim an identity together: who had it in an earlier run of the server first."""
+        client = self._rows.get(identity)
+        return (client is None or int(self.last_node[client]) != node, node)
+
+    def forget_node(self, node: int) -> None:
+        """Have a node, which does not answer any more, no longer stand for its client."""
+        self.node_of.pop(self.client_at.pop(node), None)
 
     def facts(self) -> dict[str, NDArray[Any]]:
         """The optional facts of ``Clients``."""
@@ -77,7 +98,7 @@ class ClientTable:
         """Forget all nodes but these, which are connected now."""
         if self.client_at.keys() - nodes:
             self.client_at = {node: client for node, client in self.client_at.items() if node in nodes}
-            self.node_of = {client: node for node, client in self.client_at.items()}  # of two, the one that came last
+            self.node_of = {client: node for node, client in self.client_at.items()}
         self.unknown_nodes = {node: failed for node, failed in self.unknown_nodes.items() if node in nodes}
 
     def to_call(self, nodes: Set[int], t: int, again: bool = False) -> list[int]:
@@ -94,6 +115,16 @@ class ClientTable:
         self.quarantined[client] = True
         self.quarantine_end[client] = _backoff(t, rounds, int(self.failures[client]))
         self.failures[client] += 1
+
+    def blame(self, client: int, t: int, rounds: int) -> None:
+        """Quarantine a client that has ruined the model, at once for as long as one that fails again and again."""
+        self.failures[client] = max(int(self.failures[client]), MOST_DOUBLINGS)
+        self.quarantine(client, t, rounds)
+
+    def pardon(self, client: int) -> None:
+        """End the quarantine of a client that did not fail: the model did."""
+        self.quarantined[client] = False
+        self.failures[client] = max(int(self.failures[client]) - 1, 0)
 
     def quarantine_node(self, node: int, t: int, rounds: int) -> None:
         """Quarantine the client at a node, or the node itself if it never said who it is."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 LOG = logging.getLogger("flwr.fedpick")  # below Flower's own logger: its handlers and its level apply
 LARGEST = float(np.finfo(np.float32).max)
+NOT_FINITE, TOO_LARGE = "is not finite", "has numbers that are too large"
 LONGEST_NAME, LONGEST_HEADER = 200, 1000  # characters of a name; bytes of the header of an array
 
 
@@ -114,7 +115,7 @@ def _checked(name: str, array: Array, model: NDArray[Any]) -> Array:
         converted = values.astype(model.dtype, copy=False)
     if dtype.kind in "fc" and not (np.abs(converted) <= largest(model.dtype)).all():
         finite = np.isfinite(converted).all()
-        raise UpdateError(f"array {name!r} " + ("has numbers that are too large" if finite else "is not finite"))
+        raise UpdateError(f"array {name!r} {TOO_LARGE if finite else NOT_FINITE}")
     if dtype.kind in "iu" and not np.array_equal(converted, values):
         raise UpdateError(f"array {name!r} has numbers that are too large for {model.dtype}")
     narrower = dtype.isnative and dtype.itemsize <= model.dtype.itemsize
@@ -150,6 +151,14 @@ def difference(reply: Message, model: Mapping[str, NDArray[Any]]) -> dict[str, N
     (record,) = reply.content.array_records.values()
     floats = [name for name, values in model.items() if values.dtype.kind == "f"]
     return {name: (record[name].numpy() - model[name]).astype(np.float32) for name in floats}
+
+
+def trained_loss(reply: Message, fault: str | None, key: str) -> float:
+    """The loss in training, to judge the model by: NaN where it or the update broke, 0 where it is not reported."""
+    if fault is not None and fault.endswith((NOT_FINITE, TOO_LARGE)):
+        return math.nan
+    reported = any(key in record for record in reply.content.metric_records.values())
+    return read_metric(reply, key) if reported else 0.0
 
 
 def usable_evaluations(replies: Iterable[Message], clients: Mapping[str, int], key: str) -> list[Message]:

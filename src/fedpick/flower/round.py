@@ -11,13 +11,17 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
 
-from fedpick.flower.checkpoint import Checkpointer, History, ServerState, client_metrics, server_metrics
+from fedpick.flower.checkpoint import Checkpointer, History, ServerState, client_metrics, eval_losses, server_metrics
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.messages import FilteredGrid, messages_by_seat
-from fedpick.flower.replies import check_update, keep_whole, unify_names, usable_evaluations, weigh
-from fedpick.flower.selection import Choice, Options, Queries, choose, observe, resize_memory
+from fedpick.flower.options import Options
+from fedpick.flower.queries import Queries
+from fedpick.flower.replies import check_update, keep_whole, trained_loss, unify_names, usable_evaluations, weigh
+from fedpick.flower.selection import Choice, choose, observe, resize_memory
 from fedpick.flower.training import Round, rescale
+from fedpick.flower.watch import SERVER, Watch
 from fedpick.flower.wrapped import Wrapped
 from fedpick.protocol import Selector, least_clients, needs
 
@@ -47,11 +51,22 @@ class Adapter:
         self.seconds: Mapping[str, float] = {}  # that each training reply took, by the id of the message it answers
         self.evaluations: list[Message] = []  # the messages that ask clients to evaluate, in this round
         self.checkpointer: Checkpointer | None = None
+        self.good: tuple[ArrayRecord, dict[str, NDArray[Any]]] | None = (
+            None  # the last good model, the strategy's memory
+        )
+        self.rolled_back = False  # to it; Flower does not know yet
 
     def begin(self, arrays: ArrayRecord) -> None:
-        """Resume from the folder, if a run of this federation left a state there; only the first call does anything."""
-        if self.options.folder is None or self.checkpointer is not None:
-            return
+        """Resume from the folder, if a run of this federation left a state there; only the first call does so."""
+        self.rolled_back = False
+        if self.options.folder is not None and self.checkpointer is None:
+            self._resume(arrays)
+        if not self.skip:  # with this model
+            self.state.watch = Watch(self.state.rounds)
+            self.good = (arrays, self.wrapped.memory())
+
+    def _resume(self, arrays: ArrayRecord) -> None:
+        assert self.options.folder is not None
         strategies = [type(layer).__name__ for layer in self.wrapped.layers]
         shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         seed, num_clients, folder = self.options.seed, self.options.clients, Path(self.options.folder)
@@ -61,6 +76,10 @@ class Adapter:
             self.state, self.skip = state, state.rounds
             self.wrapped.restore(state.wrapped)
             LOG.info("fedpick: resuming after %d rounds", state.rounds)
+            before = self.checkpointer.restore_round(state.watch.good) if state.watch.good else None
+            self.good = (arrays, {}) if state.watch.good == 0 else None
+            if before is not None:
+                self.good = (before.arrays, before.wrapped)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -69,14 +88,19 @@ class Adapter:
 
         They are the strategy's own: it sees the chosen nodes only, and trains all of them.
         """
-        self.begin(arrays)
+        if self.good is None and not self.skip:
+            self.begin(arrays)
         if server_round <= self.skip:
             return []
+        arrays = self.state.arrays if self.rolled_back else arrays
         began, self.skip, self.state.arrays = time.monotonic(), 0, arrays
         keys = (self.wrapped.arrays_key, self.wrapped.setting("configrecord_key", "config"))
         queries = Queries(grid, self.state, self.options, server_round, *keys)
         self._roll_call(queries)
         choice = choose(self.selector, queries)
+        if self._judge(server_round):
+            arrays, choice = self.state.arrays, choose(self.selector, queries)
+            self._judge(server_round)
         nodes = {i: self.state.clients.node_of[client] for i, client in choice.seats.items()}
         messages: dict[int, Message] = {}
         if nodes and self.wrapped.setting("fraction_train", 1.0) != 0:  # 0: the strategy trains nobody
@@ -107,12 +131,15 @@ class Adapter:
         arrays, metrics = None, None
         if updates:
             valid = list(updates.values())
+            state.watch.sent(current.norms(updates))
             own = weights[list(updates)] if self.options.weights == "selection" else None
             unify_names(valid, self.wrapped.arrays_key)
             weigh(valid, own, model, self.wrapped.weight_key)
             arrays, metrics = self.inside.aggregate_train(server_round, valid)
             arrays = arrays if arrays is None else keep_whole(arrays, model)
         state.arrays = state.arrays if arrays is None else arrays
+        if self.rolled_back:
+            arrays, self.rolled_back = state.arrays, False
         before, state.memory = state.memory, observe(self.selector, state.memory, selection, report)
         samples, limit = state.clients.size[list(current.choice.asked)], math.inf
         if self.selector.poll == "batch" and self.options.batch is not None:
@@ -153,6 +180,10 @@ class Adapter:
             table.quarantine(client, self.state.rounds - 1, self.options.quarantine)
         key = self.wrapped.weight_key
         clients = {each.message_id: table.client_at.get(each.dst_node_id, -1) for each in about}
+        senders = {reply.metadata.reply_to_message_id: loss for reply in answers for loss in eval_losses(reply)}
+        losses = {clients[name]: loss for name, loss in senders.items() if clients.get(name, -1) >= 0}
+        self.state.watch.hear("evaluate", losses, self.state.rounds)
+        self._judge(server_round)
         usable = usable_evaluations(answers, clients, key)
         if not usable:
             return None
@@ -166,6 +197,9 @@ class Adapter:
             found = None if server_round < self.skip else evaluate(server_round, arrays)
             if found is not None:
                 self.state.history.measure(server_metrics(found))
+                if server_round == self.state.rounds and any("loss" in name.lower() for name in found):
+                    self.state.watch.hear("server", {SERVER: server_metrics(found)["test_loss"]}, server_round)
+                    self._judge(server_round)
             return found
 
         return evaluate_and_record
@@ -198,12 +232,45 @@ class Adapter:
         answered = {reply.metadata.reply_to_message_id: reply for reply in replies}
         found = {i: answered.get(message.metadata.message_id) for i, message in current.messages.items()}
         faults = {i: check_update(reply, current.model) for i, reply in found.items()}
-        table, seats = self.state.clients, current.choice.seats
+        table, seats, watch = self.state.clients, current.choice.seats, self.state.watch
+        spoke = {i: reply for i, reply in found.items() if reply is not None and reply.has_content()}
+        losses = {seats[i]: trained_loss(reply, faults[i], self.options.train_loss) for i, reply in spoke.items()}
+        watch.hear("train", losses, self.state.rounds)
+        if self._judge(server_round):  # it was not their fault, and what they have trained is worth nothing
+            found = {i: reply for i, reply in found.items() if i not in spoke}
+            faults = {i: faults[i] for i in found}
         table.failures[[seats[i] for i, fault in faults.items() if fault is None]] = 0
         for client, fault in {seats[i]: fault for i, fault in faults.items() if fault is not None}.items():
             LOG.warning("fedpick round %d: no update from %s: %s", server_round, table.identities[client], fault)
             table.quarantine(client, self.state.rounds, self.options.quarantine)
         return {i: reply for i, reply in found.items() if reply is not None and faults[i] is None}
+
+    def _judge(self, server_round: int) -> bool:
+        """Whether the model was ruined. Then the last good one takes its place, and who has ruined it is quarantined.
+
+        Clients that were quarantined for what they said of the ruined model are pardoned.
+        """
+        state, watch = self.state, self.state.watch
+        if not watch.ruined or self.good is None:
+            if watch.good == state.rounds and not watch.senders:
+                self.good = (state.arrays, {name: part.copy() for name, part in self.wrapped.memory().items()})
+            return False
+        guilty, table = watch.suspects(), state.clients
+        for client in watch.broken - {SERVER, *guilty}:
+            table.pardon(client)
+        for client in guilty:
+            table.blame(client, state.rounds, self.options.quarantine)
+        names = ", ".join(str(table.identities[client]) for client in guilty)
+        LOG.warning(
+            "fedpick round %d: the losses broke at once after a very large update; back to the model after round %d, "
+            "and quarantine for its sender: %s",
+            *(server_round, watch.good, names),
+        )
+        state.arrays, memory = self.good
+        self.wrapped.roll_back(memory)
+        watch.roll_back()
+        self.rolled_back = True
+        return True
 
     def _note_decisions(self, server_round: int, before: Any) -> None:
         """Enter what a strategy says of its own decisions, if it says anything."""

@@ -10,8 +10,8 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedpick.flower.checkpoint import History
 from fedpick.flower.messages import FilteredGrid
+from fedpick.flower.options import Options
 from fedpick.flower.round import Adapter, Aggregated
-from fedpick.flower.selection import Options
 from fedpick.protocol import Selector
 
 
@@ -60,6 +60,8 @@ class SelectingMixin(Strategy):
         everybody = FilteredGrid(grid)
         self._adapter.seconds = everybody.seconds
         result = super().start(everybody, initial_arrays, *args, **options)
+        if self._adapter.rolled_back:  # what was measured after the last round has shown that it was ruined
+            result.arrays = self._adapter.state.arrays
         self._adapter.save()  # with what was measured after the last round
         return result
 
@@ -108,6 +110,8 @@ class Selecting(SelectingMixin, Options):
         weights: "selection" averages with the weights of the selector (plainly, for Power-of-Choice), "examples"
             with the clients' own num-examples.
         folder: Where the state and the history are kept; a server that starts again with the same folder resumes.
+        identity: Who a client is: "reported", the name or partition-id that it reports, or "node", its node id, which
+            with node authentication belongs to its registered key.
 
     >>> from flwr.serverapp.strategy import FedAvg
     >>> from fedpick import PowerOfChoice

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from fedpick.flower.checkpoint import RoundRow
 from fedpick.flower.clients import ClientTable
+from fedpick.flower.options import Options
 from fedpick.flower.replies import difference, read_loss, read_seconds
-from fedpick.flower.selection import Choice, Options
+from fedpick.flower.selection import Choice
 from fedpick.protocol import OF_SEATS, Report, Selector, needs
 from fedpick.updates import lengths, measure
 
@@ -64,6 +65,15 @@ class Round(NamedTuple):
         of_round: dict[str, Any] = {"polled": choice.losses, "poll_duration": choice.poll_seconds, "size": choice.size}
         of_round = {name: value for name, value in of_round.items() if name in wanted}
         return Report(**{name: jnp.asarray(value) for name, value in (found | of_round).items()})
+
+    def norms(self, updates: Mapping[int, Message]) -> dict[int, float]:
+        """The norm of each client's update; of two, the larger one's."""
+        found: dict[int, float] = {}
+        for i, reply in updates.items():
+            parts = difference(reply, self.model).values()
+            norm = math.sqrt(sum(float(np.square(part, dtype=np.float64).sum()) for part in parts))
+            found[self.choice.seats[i]] = max(norm, found.get(self.choice.seats[i], 0.0))
+        return found
 
     def row(self, returned: list[int], weights: NDArray[Any], losses: NDArray[Any], poll_samples: float) -> RoundRow:
         """The row of the history: the seats that returned, their weights and training losses, and the costs."""

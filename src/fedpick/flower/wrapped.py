@@ -69,6 +69,13 @@ class Wrapped:
         for (i, name, kind), parts in whole.items():
             setattr(self.layers[i], name, _unflatten(kind, parts))
 
+    def roll_back(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Have the strategy remember what ``memory`` returned, and nothing that came since."""
+        for path in self.memory().keys() - arrays.keys():
+            layer, name, _, _ = path.split("/", 3)
+            setattr(self.layers[int(layer)], name, self.given[int(layer)].get(name))
+        self.restore(arrays)
+
 
 def _flatten(value: Any) -> tuple[str, dict[str, NDArray[Any]]]:
     if isinstance(value, ArrayRecord):

@@ -31,6 +31,7 @@ class Result:
         params: The final models, arrays [R, ...]; None where they were not kept.
         finished: False where the simulation was interrupted or stopped at its target.
         payload: What the strategy's messages carry.
+        clients: What the clients are called; empty where they have no names.
     """
 
     runs: list[dict[str, Any]]
@@ -43,6 +44,7 @@ class Result:
     params: Any = field(repr=False, default=None)
     finished: bool = True
     payload: Payload = field(repr=False, default=Payload())
+    clients: tuple[str, ...] = field(repr=False, default=())
 
     def to_arrays(self, row: int, clients: bool = True, model: bool = False) -> dict[str, Numbers]:
         """One run as flat named arrays, metrics/... and records/..., as a run folder holds them.
@@ -55,6 +57,8 @@ class Result:
         arrays = {"share": self.shares[row], "evaluated": self.evaluated}
         if self.payload != Payload():
             arrays["payload"] = np.asarray(self.payload)
+        if self.clients:
+            arrays["clients"] = np.asarray(self.clients)
         arrays |= {f"metrics/{name}": self.metric(name)[row] for name in METRICS}
         if clients:
             arrays |= {f"metrics/{name}": self.metrics[name][row] for name in ("client_loss", "client_accuracy")}
@@ -85,7 +89,12 @@ class Result:
             metrics=group("metrics/"),
             records=group("records/"),
             payload=Payload(*map(int, arrays.get("payload", Payload()))),
+            clients=tuple(map(str, arrays.get("clients", ()))),
         )
+
+    def client_name(self, client: int) -> str:
+        """What a client is called: its name, or its number."""
+        return self.clients[client] if self.clients else str(client)
 
     @property
     def shares(self) -> Numbers:
@@ -276,4 +285,5 @@ def concatenate(results: list[Result]) -> Result:
         records={name: np.concatenate([one.records[name] for one in results]) for name in first.records},
         params=None,
         finished=all(one.finished for one in results),
+        clients=first.clients if all(one.clients == first.clients for one in results) else (),
     )

@@ -24,6 +24,7 @@ from fedpick.sim.datasets import (
     verify_fashion_mnist,
 )
 from fedpick.sim.federation import Federation, pixels
+from fedpick.sim.files import is_table
 from fedpick.sim.local import Local, train
 from fedpick.sim.minibatches import distinct
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
@@ -31,8 +32,10 @@ from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, Server, StepDeca
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.polls import batch_losses, full_losses
 from fedpick.sim.preflight import check_fit
+from fedpick.sim.rows import Names
 from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.simulation import simulate
+from fedpick.sim.sources import from_datasets, from_frame, from_partitioner
 from fedpick.sim.summary import Summary
 from fedpick.sim.transformer import Transformer, transformer_base
 from fedpick.sim.vision import CNN, ResNet
@@ -59,6 +62,7 @@ __all__ = [
     "Logistic",
     "Model",
     "ModelSpec",
+    "Names",
     "OptaxSchedule",
     "Partition",
     "PowerLaw",
@@ -79,7 +83,11 @@ __all__ = [
     "fetch_fashion_mnist",
     "find_fashion_mnist",
     "from_apply",
+    "from_datasets",
+    "from_frame",
+    "from_partitioner",
     "full_losses",
+    "is_table",
     "pixels",
     "quadratic_optimum",
     "release_programs",

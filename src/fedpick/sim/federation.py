@@ -13,10 +13,10 @@ from jaxtyping import Array, Float, Int, Real
 from fedpick.metrics import Numbers
 from fedpick.pytrees import pytree, static
 from fedpick.sim.host_samples import HostSamples, has_room
+from fedpick.sim.rows import Names, check_below, check_labels, few, held_out, narrow, number, plain
 from fedpick.sim.summary import Summary
 from fedpick.validation import natural
 
-CHECKED = 100_000  # rows at a time, for a table of all is a quarter of the data more
 OWN = ("order", "start", "count", "size", "test_order")  # what a federation for each run has for each
 
 
@@ -57,6 +57,7 @@ class Federation:
         largest: The largest count; static.
         prepare: Turns stored inputs into what a model sees, when they are gathered: images stay bytes in memory.
         name: For reports.
+        names: What clients and labels are called, where they have names.
 
     >>> Federation.from_arrays(x=[[0.1], [0.2], [0.3]], y=[0, 1, 1], client=[1, 0, 1]).count
     Array([1, 2], dtype=int32)
@@ -78,6 +79,7 @@ class Federation:
     test_order: Int[Array, "*R test_places"] | None = None
     part: int = static(default=0)
     host: HostSamples | None = static(default=None)
+    names: Names = static(default=Names())
 
     @property
     def num_clients(self) -> int:
@@ -147,42 +149,55 @@ class Federation:
         size: Any = None,
         prepare: Callable[[Array], Array] = as_float,
         name: str = "own data",
+        names: Names = Names(),
+        test_share: float = 0.0,
+        seed: int = 0,
         on_host: bool | None = None,
     ) -> "Federation":
         """A federation from one row per sample.
 
         Args:
             x: Inputs, a row per sample; bytes stay bytes, all else becomes float32.
-            y: Labels, 0..classes-1.
-            client: The client that holds each sample, 0..K-1; [R, N] for R runs with the same samples, each dealt out
-                in its own way.
+            y: Labels: 0..classes-1, or words, which are numbered in their order.
+            client: The client that holds each sample: a number, or a name; [R, N] for R runs with the same samples,
+                each dealt out in its own way, 0..K-1.
             test: Inputs and labels of the test set; by default there is none.
-            num_clients: K; by default one more than the largest client.
+            num_clients: K; by default as many as there are.
             classes: Number of classes; by default one more than the largest label.
             size: What p_k is in proportion to; by default the number of samples.
             prepare: As for ``Federation``.
             name: For reports.
+            names: What clients and labels are called; by default as in ``client`` and ``y``, where those are names.
+            test_share: Without ``test``, the share of every client's samples, rounded down, that becomes the test set.
+            seed: What it is drawn by.
             on_host: Whether the inputs stay in the host's memory, or in the file that x is mapped from
                 (``numpy.memmap``), and are fetched for each round; by default where the device has no room for them.
         """
-        x, y, client = np.asarray(x), np.asarray(y), np.asarray(client)
+        x, y, client = np.asarray(x), plain(y), plain(client)
+        test_x, test_y = (np.asarray(test[0]), plain(test[1])) if test else (x[:0], y[:0])
+        client, called = _numbered("client", client, gaps=num_clients is None)
+        both, labels = _numbered("y", np.concatenate([y, test_y]) if y.ndim == test_y.ndim == 1 else y)
+        y, test_y = (both[: len(y)], both[len(y) :]) if y.ndim == test_y.ndim == 1 else (both, test_y)
+        names = Names(names.clients or called, names.labels or labels)
         for row in client if client.ndim == 2 else [client]:
-            _labels("client", row, len(x))
+            check_labels("client", row, len(x))
+        if test is None and test_share and client.ndim == 1:
+            out = held_out(client, test_share, seed)
+            test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
         K = int(client.max()) + 1 if num_clients is None else natural(cls, "num_clients", num_clients)
-        _below("client", client, K, "num_clients")
-        x = _narrow("x", x)
-        _labels("y", y, len(x))
-        test_x, test_y = (np.asarray(part) for part in test) if test else (x[:0], y[:0])
-        test_x = _narrow("test x", test_x)
-        _labels("test y", test_y, len(test_x), empty=True)
+        check_below("client", client, K, "num_clients")
+        x = narrow("Federation: x", x)
+        check_labels("y", y, len(x))
+        test_x = narrow("Federation: test x", test_x)
+        check_labels("test y", test_y, len(test_x), empty=True)
         if test_x.shape[1:] != x.shape[1:]:
             raise ValueError(f"Federation: test x must have samples of shape {x.shape[1:]}, got {test_x.shape[1:]}")
         total = int(max(y.max(), test_y.max(initial=0))) + 1 if classes is None else natural(cls, "classes", classes)
-        _below("y", y, total, "classes")
-        _below("test y", test_y, total, "classes")
+        check_below("y", y, total, "classes")
+        check_below("test y", test_y, total, "classes")
         count = np.stack([np.bincount(row, minlength=K) for row in client.reshape(-1, len(x))])
         if not count.all():
-            empty = _few(np.flatnonzero((count == 0).any(axis=0)))
+            empty = few(np.flatnonzero((count == 0).any(axis=0)))
             raise ValueError(f"Federation: every client must hold at least 1 sample, got none for clients {empty}")
         size = count.reshape(*client.shape[:-1], K) if size is None else np.asarray(size)
         if size.shape[-1:] != (K,) or size.dtype.kind not in "iuf" or not ((size >= 1e-30) & (size <= 1e30)).all():
@@ -208,6 +223,7 @@ class Federation:
             name=name,
             order=order,
             host=HostSamples(x) if on_host else None,
+            names=names,
         )
 
     @classmethod
@@ -245,7 +261,7 @@ class Federation:
         client = np.repeat(np.arange(self.num_clients), np.asarray(one.count))
         labels = np.zeros((self.num_clients, self.classes), np.int64)
         np.add.at(labels, (client, np.asarray(one.y[one.locate(jnp.arange(len(client)))])), 1)
-        return Summary(self.name, labels, int(self.test_y.shape[0]))
+        return Summary(self.name, labels, int(self.test_y.shape[0]), self.names.clients, self.names.labels)
 
 
 def _by_client(client: Numbers, K: int) -> Numbers:
@@ -253,44 +269,20 @@ def _by_client(client: Numbers, K: int) -> Numbers:
     return np.argsort(client.astype(np.min_scalar_type(K)), kind="stable").astype(np.int32)
 
 
+def _numbered(name: str, values: Numbers, gaps: bool = False) -> tuple[Numbers, tuple[str, ...]]:
+    """Whole numbers as they are, others numbered, with their names; where there are gaps, these numbers too."""
+    if values.dtype.kind in "iu" and values.ndim == 1 and gaps and len(values) and values.min() >= 0:
+        if values.max() < 2 * len(values) and np.bincount(values).all():
+            return values, ()
+    elif values.dtype.kind in "iu" or values.ndim != 1 or not len(values):
+        return values, ()
+    numbers, called = number(values, f"Federation: {name}")
+    if values.dtype.kind == "f" and not gaps:
+        return values.astype(np.int64), ()
+    return numbers, () if called == tuple(map(str, range(len(called)))) else called
+
+
 def _part_size(samples: int, K: int) -> int:
     mean = samples // K
     exponent = mean.bit_length() - 1 if mean < 8 else max(3, (mean // 32).bit_length() - 1)
     return 1 << min(6, exponent)
-
-
-def _narrow(name: str, x: Numbers) -> Numbers:
-    """Bytes stay bytes; all other numbers become float32, and must be finite in it."""
-    if x.dtype.kind not in "iufb" or x.ndim < 1:
-        raise ValueError(f"Federation: {name} must be numbers, a row per sample, got dtype {x.dtype}, shape {x.shape}")
-    if x.dtype == np.uint8:
-        return x
-    with np.errstate(over="ignore"):
-        x = x.astype(np.float32, copy=False)
-    for first in range(0, len(x), CHECKED):
-        rows = x[first : first + CHECKED]
-        finite = np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
-        if not finite.all():
-            row = first + int(np.flatnonzero(~finite)[0])
-            raise ValueError(f"Federation: {name} must be finite in float32, got NaN or infinity in row {row}")
-    return x
-
-
-def _labels(name: str, labels: Numbers, rows: int, empty: bool = False) -> None:
-    if labels.ndim != 1 or len(labels) != rows or (rows == 0 and not empty):
-        raise ValueError(f"Federation: {name} must have one entry per sample ({rows}), got shape {labels.shape}")
-    if len(labels) and labels.dtype.kind not in "iu":
-        raise ValueError(f"Federation: {name} must be whole numbers, got dtype {labels.dtype}")
-    if len(labels) and labels.max() >= 2**31:
-        raise ValueError(f"Federation: {name} must be below 2**31, got {labels.max()}")
-
-
-def _below(name: str, labels: Numbers, limit: int, limit_name: str) -> None:
-    bad = np.flatnonzero((labels < 0) | (labels >= limit))
-    if len(bad):
-        value = f"{labels[bad[0]]} in row {bad[0]}"
-        raise ValueError(f"Federation: {name} must be at least 0 and below {limit_name}={limit}, got {value}")
-
-
-def _few(numbers: Numbers) -> str:
-    return ", ".join(map(str, numbers[:5])) + (f" and {len(numbers) - 5} more" if len(numbers) > 5 else "")

@@ -30,6 +30,7 @@ from fedpick.sim.models import Model, ModelSpec
 from fedpick.sim.optimizers import Server
 from fedpick.sim.records import Record
 from fedpick.sim.round import Setup
+from fedpick.sim.rows import Names
 
 CHUNK = 100  # rounds, about
 LOG = logging.getLogger("fedpick")
@@ -93,7 +94,7 @@ def simulate(
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, failures, devices)
     # Names and sizes that the program does not need must not make it another program.
-    lean = dataclasses.replace(data, name="", largest=data.largest if local.batches == "epochs" else 0)
+    lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
     runs, names = sweep(Setup(lean, built, selector, local, server, availability, failures, devices), seeds)
     preflight.check_fit(data, runs.setup.selector, availability, failures)
     preflight.warn_of_small_clients(data, local)
@@ -114,7 +115,9 @@ def simulate(
             runner.state, tables = rows(saved, mine)
     preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
     share = np.asarray(runs.setup.federation.share)
-    output = _Output(names, mine, share, _model_bytes(built), payload(selector), cadence, file, watch)
+    output = _Output(
+        names, mine, share, _model_bytes(built), payload(selector), cadence, file, watch, data.names.clients
+    )
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
@@ -185,6 +188,7 @@ class _Output(NamedTuple):
     cadence: Cadence
     file: Checkpoint | None
     watch: Callable[[Result], object] | None
+    clients: tuple[str, ...] = ()
 
     def result(self, tables: _Tables, params: Any = None) -> Result:
         """The result so far."""
@@ -198,6 +202,7 @@ class _Output(NamedTuple):
             params=params,
             finished=tables.rounds == self.cadence.rounds,
             payload=self.payload,
+            clients=self.clients,
         )
 
     def whole(self, tree: Any) -> Any:

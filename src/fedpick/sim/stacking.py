@@ -10,6 +10,7 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.sim.federation import Federation
+from fedpick.sim.rows import Names
 
 
 def federations_of(data: Sequence[Any]) -> Federation:
@@ -74,6 +75,7 @@ def stack(federations: Sequence[Federation]) -> Federation:
         classes=max(one.classes for one in federations),
         largest=max(one.largest for one in federations),
         part=min(one.part_size for one in federations),
+        names=first.names if all(one.names == first.names for one in federations) else Names(),
         name=first.name if len(federations) == 1 else f"{first.name} and {len(federations) - 1} more",
     )
 

@@ -5,14 +5,28 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpick.metrics import Numbers
+from fedpick.sim.rows import few
 
 
 class Summary(NamedTuple):
-    """What a federation looks like: ``labels[k, c]`` samples of class c at client k, for a heat map."""
+    """What a federation looks like: ``labels[k, c]`` samples of class c at client k, for a heat map.
+
+    ``clients`` and ``classes`` are what clients and labels are called; empty where they have no names.
+    """
 
     name: str
     labels: Numbers
     test: int
+    clients: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+
+    def client_name(self, client: int) -> str:
+        """What a client is called: its name, or its number."""
+        return self.clients[client] if self.clients else str(client)
+
+    def class_name(self, label: int) -> str:
+        """What a label is called: its name, or its number."""
+        return self.classes[label] if self.classes else str(label)
 
     @property
     def sizes(self) -> Numbers:
@@ -29,12 +43,13 @@ class Summary(NamedTuple):
     def __str__(self) -> str:
         sizes, classes = self.sizes, self.classes_per_client
         top = np.sort(sizes)[::-1][: max(1, len(sizes) // 10)].sum() / sizes.sum()
+        called = f": {few(self.classes)}" if self.classes else ""
         return "\n".join(
             [
                 f"{self.name}: {len(sizes)} clients, {sizes.sum():,} samples, {self.test:,} test samples",
                 f"  samples per client: {sizes.min()} to {sizes.max()}, median {np.median(sizes):.0f};"
                 f" the largest tenth holds {top:.0%}",
                 f"  classes per client: {classes.min()} to {classes.max()} of {self.labels.shape[1]},"
-                f" mean {classes.mean():.1f}",
+                f" mean {classes.mean():.1f}{called}",
             ]
         )

@@ -8,7 +8,6 @@ Where the seats are spread, all devices of all hosts play every bundle together:
 """
 
 import dataclasses
-import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 
 from fedpick.sim._engine.compilation import (
     EvaluationProgram,
+    Program,
     SplitPrograms,
     compile_chunk,
     first_models,
@@ -30,7 +30,7 @@ from fedpick.sim._engine.compilation import (
 from fedpick.sim._engine.cpu import cpu_form
 from fedpick.sim._engine.dense_kernel import gpu_form
 from fedpick.sim._engine.multihost import divide
-from fedpick.sim._engine.phases import FEW, PhasePrograms
+from fedpick.sim._engine.phases import FEW, FEW_ON_GPU, PhasePrograms
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.memory import free_memory
@@ -55,6 +55,17 @@ class Bundle(NamedTuple):
     runs: range
 
 
+class _Programs(NamedTuple):
+    """What plays the bundles and what evaluates them, by form."""
+
+    play: dict[Form, Any]
+    evaluation: dict[Form, Any]
+
+    def all(self) -> list[tuple[Form, Any]]:
+        """Each with its form."""
+        return [*self.play.items(), *self.evaluation.items()]
+
+
 class Bundles:
     """The compiled ``Runner``: the runs of this host in bundles, whose states stay on the devices.
 
@@ -70,23 +81,22 @@ class Bundles:
         setup = dataclasses.replace(runs.setup, mesh=self.mesh)
         self.setups = {place: _put(setup, place) for place in places}
         self.progress: list[RunState] = []  # of each bundle
-        self._divide(at_most=self.number)
+        self.bundles: list[Bundle] = []
+        self.own: list[Runs] = []
 
     def begin(self, cadence: Cadence) -> Evaluation:
-        self.progress = []
-        for bundle, own in zip(self.bundles, self.own, strict=True):
-            models = jit_program(first_models)(own.setup.model, own.seeds)
-            # A state that is the same for all runs, such as zeros, would otherwise be on the default device.
-            self.progress.append(_put(jit_program(start)(own, models), bundle.place))
-        if self.mesh is None:
-            # Who watches the start knows that all is compiled; JAX keeps the programs.
-            self._compile(functools.partial(self._programs(cadence), cadence), 0, cadence.stop)
-        first: Evaluation = self._run(self._compile(EvaluationProgram))
+        too_many = [self.number]
+        while too_many:
+            self._divide(at_most=min(too_many))
+            self._compile(cadence)
+            self.progress = [self._start(bundle, own) for bundle, own in zip(self.bundles, self.own, strict=True)]
+            fitting = [(form[1], _runs_that_fit(program, *form[:2])) for form, program in self.programs.all()]
+            too_many = [fits for number, fits in fitting if fits < number]
+        first: Evaluation = self._run(self.programs.evaluation)
         return first
 
     def play(self, first: int, cadence: Cadence, tick: Callable[[float], None]) -> Chunk:
-        programs = self._compile(functools.partial(self._programs(cadence), cadence), first, cadence.stop)
-        new: Chunk = self._run(programs, first, cadence.stop, tick=tick)
+        new: Chunk = self._run(self.programs.play, first, cadence.stop, tick=tick)
         return new
 
     @property
@@ -98,24 +108,26 @@ class Bundles:
     def state(self, progress: RunState) -> None:
         self.progress = [_put(rows(progress, bundle.runs), bundle.place) for bundle in self.bundles]
 
-    def _compile(self, compile_for: Callable[..., Any], *arguments: int | None) -> dict[Form, Any]:
-        """A program for every form of bundle; the bundles are made smaller until all fit into memory.
+    def _compile(self, cadence: Cadence) -> None:
+        """Begin to compile the programs of every form of bundle, in threads; JAX keeps them.
 
-        Not in the threads of ``_run``, which do not see the settings of a ``with jax....:`` around us.
+        Traced here and not in the threads, which do not see the settings of a ``with jax....:`` around us.
         """
-        programs: dict[Form, Any] = {}
-        for bundle, own, progress in zip(self.bundles, self.own, self.progress, strict=True):
-            number = len(bundle.runs)
-            if _form(bundle, own) not in programs:
-                program = compile_for(own, progress, *arguments)
-                fits = _runs_that_fit(program, bundle.place, number)
-                if fits < number:
-                    state = self.state
-                    self._divide(at_most=fits)
-                    self.state = state
-                    return self._compile(compile_for, *arguments)
-                programs[_form(bundle, own)] = program
-        return programs
+        self.programs = _Programs({}, {})
+        for bundle, own in zip(self.bundles, self.own, strict=True):
+            form = _form(bundle, own)
+            if form not in self.programs.play:
+                shapes = _shapes(own, bundle.place)
+                kind = self._kind(cadence, shapes)
+                program = self.programs.play[form] = kind(cadence, own, shapes, 0, cadence.stop)
+                whole = isinstance(program, Program)  # a chunk, with its evaluations inside
+                self.programs.evaluation[form] = EvaluationProgram(own, shapes) if whole else program.evaluation
+
+    def _start(self, bundle: Bundle, own: Runs) -> RunState:
+        models = jit_program(first_models)(own.setup.model, own.seeds)
+        # A state that is the same for all runs, such as zeros, would otherwise be on the default device.
+        progress: RunState = _put(jit_program(start)(own, models), bundle.place)
+        return progress
 
     def _run(
         self,
@@ -152,7 +164,7 @@ class Bundles:
     def _divide(self, at_most: int) -> None:
         """Divide the runs into bundles of at most this size, and put each bundle's own numbers where it is."""
         self.bundles = _deal(self.number, list(self.setups), at_most)
-        self.own: list[Runs] = []
+        self.own = []
         for place, runs in self.bundles:
             setup, seeds = Runs(self.setups[place], self.runs.seeds).rows(runs)
             seats = len(runs) * (setup.selector.m or setup.federation.num_clients)
@@ -164,21 +176,36 @@ class Bundles:
                 setup = dataclasses.replace(setup, model=gpu_form(setup.model, setup.federation, setup.local))
             self.own.append(Runs(setup, _put(seeds, place)))
 
-    def _programs(self, cadence: Cadence) -> Callable[..., Any]:
+    def _kind(self, cadence: Cadence, shapes: RunState) -> Callable[..., Any]:
         if self.mesh is not None:
             return compile_chunk
-        if not _on_cpu(self.bundles[0].place) or self._evaluates_mostly(cadence.every):
+        on_cpu = _on_cpu(self.bundles[0].place)
+        if on_cpu and self._evaluates_mostly(cadence.every, shapes):
             return SplitPrograms
-        return PhasePrograms if cadence.rounds <= FEW else compile_chunk
+        if cadence.rounds <= (FEW if on_cpu else FEW_ON_GPU):
+            return PhasePrograms
+        return compile_chunk if on_cpu else SplitPrograms
 
-    def _evaluates_mostly(self, every: int) -> bool:
+    def _evaluates_mostly(self, every: int, shapes: RunState) -> bool:
         """Whether an evaluation is more work than the rounds before it, and much."""
         federation, selector, local = self.runs.setup.federation, self.runs.setup.selector, self.runs.setup.local
         trained = every * (selector.m or federation.num_clients) * local.tau * local.b * 3  # a step is three passes
         tests = federation.test_y if federation.test_order is None else federation.test_order
         evaluated = federation.num_samples + tests.shape[-1]
-        parameters = sum(leaf[0].size for leaf in jax.tree.leaves(self.progress[0].params))
+        parameters = sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(shapes.params))
         return evaluated > trained and evaluated * parameters > MUCH
+
+
+def _shapes(runs: Runs, place: Place) -> RunState:
+    """The state of runs as shapes at a place, for which programs can be compiled before it is there."""
+    sharding = SingleDeviceSharding(place) if isinstance(place, jax.Device) else place
+    models = jax.eval_shape(first_models, runs.setup.model, runs.seeds)
+
+    def shape(leaf: Any) -> Any:
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)  # type: ignore[no-untyped-call]
+
+    shapes: RunState = jax.tree.map(shape, jax.eval_shape(start, runs, models))
+    return shapes
 
 
 def _devices() -> list[jax.Device]:
@@ -227,9 +254,9 @@ def _on_cpu(place: Place) -> bool:
 
 def _runs_that_fit(program: Any, place: Place, number: int) -> int:
     """How many of the runs fit into the free memory of a device, by the compiler's estimate."""
+    estimate = program.memory_analysis()  # and so it is compiled, on every platform, when the runs start
     free = free_memory(_device(place))
     if free is None:
         return number
-    estimate = program.memory_analysis()
     need = estimate.temp_size_in_bytes + estimate.output_size_in_bytes
     return number if need <= free else max(1, min(number - 1, int(0.9 * number * free / need)))

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from fedpick.sim.round import RunState, Setup, begin, first_model
 from fedpick.sim.spread import over
 from fedpick.storage import cache_folder
 
+COMPILERS = ThreadPoolExecutor(thread_name_prefix="fedpick-compiler")
 MAPS = 30_000  # of memory, from which on programs are released
 
 
@@ -103,23 +104,34 @@ def jit_program(program: Callable[..., Any]) -> Any:
     return jax.jit(program, static_argnames=static)
 
 
-def compile_chunk(cadence: Cadence, *arguments: Any) -> Any:
+class Program:
+    """A program that is compiled in a thread, where XLA does not hold Python's lock; a call waits until it is."""
+
+    def __init__(self, lowered: Any) -> None:
+        self.out_info = lowered.out_info
+        self._compiled: Future[Any] = COMPILERS.submit(lowered.compile)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run it."""
+        return self._compiled.result()(*arguments)
+
+    def memory_analysis(self) -> Any:
+        """The compiler's estimate of what it needs."""
+        return self._compiled.result().memory_analysis()
+
+
+def compile_chunk(cadence: Cadence, *arguments: Any) -> Program:
     """``chunk`` for arguments of these shapes, as one program."""
-    return jit_program(chunk).lower(*arguments, every=cadence.every, blocks=cadence.blocks).compile()
+    return Program(jit_program(chunk).lower(*arguments, every=cadence.every, blocks=cadence.blocks))
 
 
 class EvaluationProgram:
     """``evaluation`` for runs and progress of these shapes."""
 
     def __init__(self, runs: Runs, progress: RunState) -> None:
-        self.program = self.lower(runs, progress).compile()
-        self.memory_analysis = self.program.memory_analysis
-
-    @staticmethod
-    def lower(runs: Runs, progress: RunState) -> Any:
-        """The program, not yet compiled."""
         setup, state = runs.setup, (progress.params, progress.chosen)
-        return jit_program(evaluation).lower(setup.federation, setup.model, *state, mesh=setup.mesh)
+        self.program = Program(jit_program(evaluation).lower(setup.federation, setup.model, *state, mesh=setup.mesh))
+        self.memory_analysis = self.program.memory_analysis
 
     def __call__(self, runs: Runs, progress: RunState) -> tuple[RunState, Evaluation]:
         """The metrics beside the state, which stays as it is."""
@@ -136,16 +148,12 @@ class SplitPrograms:
 
     def __init__(self, cadence: Cadence, runs: Runs, progress: RunState, first: int, stop: int | None) -> None:
         self.cadence = cadence
-        lowered = jit_program(rounds).lower(runs, progress, first, stop, every=cadence.every)
-        with ThreadPoolExecutor(1) as beside:  # XLA compiles without Python's lock
-            compiled = beside.submit(lowered.compile)
-            self.evaluation = EvaluationProgram(runs, progress)
-            self.rounds = compiled.result()
+        self.rounds = Program(jit_program(rounds).lower(runs, progress, first, stop, every=cadence.every))
+        self.evaluation = EvaluationProgram(runs, progress)
 
     def memory_analysis(self) -> Any:
         """Of the program that needs more."""
-        both = self.rounds.memory_analysis(), self.evaluation.memory_analysis()
-        return max(both, key=lambda one: one.temp_size_in_bytes + one.output_size_in_bytes)
+        return largest([self.rounds, self.evaluation])
 
     def __call__(self, runs: Runs, progress: RunState, first: int, stop: int | None) -> tuple[RunState, Chunk]:
         """As ``chunk``, without rows beyond the last round."""
@@ -160,6 +168,12 @@ class SplitPrograms:
                 if len(evaluations) > 1:
                     evaluations[-2].result()  # no more than one model waits
         return progress, (stack_blocks(records), stack_blocks([each.result() for each in evaluations]))
+
+
+def largest(programs: Sequence[Program | EvaluationProgram]) -> Any:
+    """The memory analysis of the program that needs most."""
+    found = [program.memory_analysis() for program in programs]
+    return max(found, key=lambda one: one.temp_size_in_bytes + one.output_size_in_bytes)
 
 
 def stack_blocks(trees: list[Any]) -> Any:

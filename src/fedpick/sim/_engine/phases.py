@@ -7,19 +7,19 @@ the same, bit for bit.
 """
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from fedpick.sim._engine.compilation import EvaluationProgram, each_run, jit_program, stack_blocks
+from fedpick.sim._engine.compilation import EvaluationProgram, Program, each_run, jit_program, largest, stack_blocks
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.records import UPDATES, Choice, Outcome, Record, Request
 from fedpick.sim.round import RunState, Setup, choose, learn, work
 
 FEW = 200  # rounds
+FEW_ON_GPU = 2000  # a call takes it less time than its kernels
 
 
 def choices(runs: Runs, state: Any, params: Any, t: Any) -> tuple[Choice, Any]:
@@ -47,18 +47,17 @@ class PhasePrograms:
     def __init__(self, cadence: Cadence, runs: Runs, progress: RunState, first: int, stop: int | None) -> None:
         self.cadence, self.request = cadence, Request.of(runs.setup.selector)
         t, state, common = _round(first), progress.selector, progress._replace(selector=None)
-        with ThreadPoolExecutor() as beside:  # XLA compiles without Python's lock
-            compiled = [beside.submit(EvaluationProgram.lower(runs, progress).compile)]
-            lowered = jit_program(choices).lower(runs, state, progress.params, t)
-            compiled.append(beside.submit(lowered.compile))
-            choice = lowered.out_info[0]
-            lowered = jit_program(outcomes).lower(self._shared(runs), common, t, choice, request=self.request)
-            compiled.append(beside.submit(lowered.compile))
-            if jax.tree.leaves(state):
-                lowered = jit_program(lessons).lower(runs, state, choice, lowered.out_info[0])
-                compiled.append(beside.submit(lowered.compile))
-        _, self.choices, self.outcomes, *self.lessons = (each.result() for each in compiled)
+        self.choices = Program(jit_program(choices).lower(runs, state, progress.params, t))
+        choice = self.choices.out_info[0]
+        lowered = jit_program(outcomes).lower(self._shared(runs), common, t, choice, request=self.request)
+        self.outcomes, self.lessons = Program(lowered), []
+        if jax.tree.leaves(state):
+            self.lessons.append(Program(jit_program(lessons).lower(runs, state, choice, self.outcomes.out_info[0])))
         self.evaluation = EvaluationProgram(runs, progress)
+
+    def memory_analysis(self) -> Any:
+        """Of the program that needs most."""
+        return largest([self.choices, self.outcomes, *self.lessons, self.evaluation])
 
     def __call__(self, runs: Runs, progress: RunState, first: int, stop: int | None) -> tuple[RunState, Chunk]:
         """As ``chunk``, without rows beyond the last round."""

@@ -1,0 +1,52 @@
+"""The options of a federation on Flower, beside the strategy and the selector."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fedpick.validation import natural, one_of, require
+
+OWNER = "Selecting"
+
+
+@dataclass(kw_only=True)
+class Options:
+    """The keyword options of ``Selecting``, which describes them."""
+
+    seed: int = 0
+    clients: int | None = None
+    wait: float = 120.0
+    query: str = "query.loss"
+    poll_timeout: float = 30.0
+    quarantine: int = 2
+    fallback: Literal["rand", "skip"] = "rand"
+    batch: int | None = None
+    poll_loss: str = "loss"
+    train_loss: str = "train_loss"
+    square_loss: str = "square_loss"
+    duration: str | None = None
+    loss_range: tuple[float, float] = (0.0, math.inf)
+    weights: Literal["selection", "examples"] = "selection"
+    folder: str | Path | None = None
+    identity: Literal["reported", "node"] = "reported"
+
+    def __post_init__(self) -> None:
+        require(OWNER, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
+        for name in ("clients", "batch"):
+            if getattr(self, name) is not None:
+                natural(OWNER, name, getattr(self, name))
+        natural(OWNER, "quarantine", self.quarantine)
+        require(OWNER, "wait", self.wait, "finite and at least 0", lambda x: (x >= 0) & (x < math.inf))
+        require(OWNER, "poll_timeout", self.poll_timeout, "finite and above 0", lambda x: (x > 0) & (x < math.inf))
+        one_of(OWNER, "fallback", self.fallback, ("rand", "skip"))
+        one_of(OWNER, "weights", self.weights, ("selection", "examples"))
+        one_of(OWNER, "identity", self.identity, ("reported", "node"))
+        for name in ("query", "poll_loss", "train_loss", "square_loss", "duration"):
+            if name == "duration" and self.duration is None:
+                continue
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise ValueError(f"{OWNER}: {name} must be a name, got {getattr(self, name)!r}")
+        low, high = self.loss_range
+        if not low < high:
+            raise ValueError(f"{OWNER}: loss_range must be (lowest, highest), got {self.loss_range!r}")

@@ -1,0 +1,169 @@
+"""The queries of a round: the roll call, which says who is here, and the poll, which asks the candidates."""
+
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+from numpy.typing import NDArray
+
+from fedpick.flower.checkpoint import ServerState
+from fedpick.flower.clients import identity_order
+from fedpick.flower.messages import exchange
+from fedpick.flower.options import Options
+from fedpick.flower.replies import error_text, read_identity, read_loss, read_metric, read_seconds, read_size
+from fedpick.protocol import Poll
+
+LOG = logging.getLogger("flwr.fedpick")
+
+
+class Queries(NamedTuple):
+    """The two queries of a round: the roll call (identity and size) and the poll (loss)."""
+
+    grid: Grid
+    state: ServerState
+    options: Options
+    server_round: int  # Flower's number of the round
+    arrays_key: str  # the record names that the strategy uses
+    config_key: str
+
+    def roll_call(self, wanted: int, again: bool = False) -> None:
+        """Bring the table up to date: new nodes are asked once, others when their quarantine is over.
+
+        With ``again``, all are asked, for facts that change from round to round. The first call waits until ``wanted``
+        clients have answered, at most ``wait`` seconds.
+        """
+        table, first = self.state.clients, not self.state.clients.called
+        end = time.monotonic() + (self.options.wait if first else 0.0)
+        logged = -float("inf")
+        answers: dict[int, Message] = {}
+        while True:
+            listed = set(self.grid.get_node_ids())
+            table.update_nodes(listed)
+            answers = {node: reply for node, reply in answers.items() if node in listed}
+            answers |= self._call(
+                [node for node in table.to_call(listed, self.state.rounds, again) if node not in answers]
+            )
+            present = {table.node_of[client] for client in np.flatnonzero(table.available()).tolist()}
+            here = len(present | answers.keys())
+            left = end - time.monotonic()
+            if here >= wanted or left <= 0:
+                break
+            if time.monotonic() - logged > 10:
+                logged = time.monotonic()
+                LOG.info("fedpick: %d of %d clients connected; waiting up to %.0f s", here, wanted, left)
+            time.sleep(min(0.5, left))
+        if first:
+            table.called = True
+            table.grow(len({self._identity(node, reply) for node, reply in answers.items()}))
+        self._enter(answers)
+
+    def poll(self, asked: Sequence[int], kind: Poll) -> NDArray[np.float32]:
+        """The answers of these clients, Float[K]; those without a valid one in time are NaN, and quarantined.
+
+        With the kind "norm" they train, keep what they have trained, and answer the norm of their update.
+        """
+        table, arrays = self.state.clients, self.state.arrays
+        losses = np.full(len(table), np.nan, np.float32)
+        settings: dict[str, Any] = {"batch-size": self.options.batch} if kind == "batch" else {}
+        settings |= {"fedpick-poll": "norm"} if kind == "norm" else {}
+        name, bounds = (
+            (self.options.poll_loss, self.options.loss_range) if kind != "norm" else ("norm", (0.0, math.inf))
+        )
+        sent = [self._query(table.node_of[k], {"fedpick-client": k, **settings}, arrays) for k in asked]
+        replies = dict(zip(asked, exchange(self.grid, sent, self.options.poll_timeout), strict=True))
+        for client, reply in replies.items():
+            losses[client] = read_loss(reply, name, bounds)
+            if np.isnan(losses[client]):
+                LOG.warning("fedpick: %s did not answer the poll: %s", table.identities[client], self._why(reply))
+                table.quarantine(client, self.state.rounds, self.options.quarantine)
+            else:
+                table.failures[client] = 0
+        heard = {client: float(losses[client]) for client, reply in replies.items() if reply and reply.has_content()}
+        self.state.watch.hear("poll", heard, self.state.rounds)
+        return losses
+
+    def _call(self, nodes: Sequence[int]) -> dict[int, Message]:
+        """The replies of those who answer; others are quarantined."""
+        sent = [self._roll(node) for node in nodes]
+        table, answers = self.state.clients, {}
+        for node, reply in zip(nodes, exchange(self.grid, sent, self.options.poll_timeout), strict=True):
+            if reply is not None and reply.has_content():
+                answers[node] = reply
+            else:
+                who = table.identities[table.client_at[node]] if node in table.client_at else f"node {node}"
+                LOG.warning("fedpick: %s did not answer the roll call: %s", who, self._why(reply))
+                table.quarantine_node(node, self.state.rounds, self.options.quarantine)
+        return answers
+
+    def _enter(self, answers: Mapping[int, Message]) -> None:
+        """Enter those who answered, in an order that depends on who they are and not on when they answered."""
+        table = self.state.clients
+        named = [(self._identity(node, reply), node) for node, reply in answers.items()]
+        nameless = any(identity == f"node={node}" for identity, node in named)
+        if nameless and not table.warned and self.options.identity == "reported":
+            table.warned = True
+            LOG.warning(
+                "fedpick: clients should report a partition-id or a name; without one a client that restarts is "
+                "a new client, and picks are not reproducible"
+            )
+        for identity, node in sorted(named, key=lambda entry: (identity_order(entry[0]), table.order(*entry))):
+            if not self._admit(node, identity, answers.keys()):
+                table.quarantine_node(node, self.state.rounds, self.options.quarantine)
+                continue
+            client = table.join(node, identity, read_size(answers[node]), self.state.rounds)
+            self._enter_facts(client, answers[node])
+
+    def _identity(self, node: int, reply: Message) -> str:
+        reported = read_identity(reply) if self.options.identity == "reported" else None
+        return reported or f"node={node}"
+
+    def _admit(self, node: int, identity: str, answered: Set[int]) -> bool:
+        """Whether a node may have this identity: nobody else has it, or who has it does not answer any more."""
+        table = self.state.clients
+        before = table.identities[table.client_at[node]] if node in table.client_at else identity
+        holder = table.holder(identity)
+        if before != identity:
+            LOG.warning("fedpick: node %s was %s and now reports %s; refused", node, before, identity)
+            return False
+        if holder is None or holder == node:
+            return True
+        (reply,) = (
+            (None,) if holder in answered else exchange(self.grid, [self._roll(holder)], self.options.poll_timeout)
+        )
+        if holder in answered or (reply is not None and reply.has_content()):
+            LOG.warning("fedpick: node %s reports %s, which is node %s; refused", node, identity, holder)
+            return False
+        LOG.warning("fedpick: %s is now node %s; node %s does not answer", identity, node, holder)
+        table.forget_node(holder)
+        return True
+
+    def _roll(self, node: int) -> Message:
+        """The message that calls a node."""
+        # A handler of evaluate messages, which may serve as well, expects a model in each of them.
+        arrays = self.state.arrays if self.options.query.startswith("evaluate") else ArrayRecord()
+        return self._query(node, {}, arrays)
+
+    def _enter_facts(self, client: int, reply: Message) -> None:
+        """Enter what a client says of itself; a duration that was measured counts more than what it expects."""
+        table = self.state.clients
+        if np.isnan(table.expected_duration[client]):
+            table.expected_duration[client] = read_seconds(reply, "expected-duration")
+        table.upload_duration[client] = read_seconds(reply, "upload-duration")
+        table.leaving[client] = read_metric(reply, "leaving") > 0
+
+    def _query(self, node: int, settings: Mapping[str, Any], arrays: ArrayRecord) -> Message:
+        content = RecordDict({self.config_key: ConfigRecord({"server-round": self.server_round, **settings})})
+        if len(arrays):
+            content[self.arrays_key] = arrays
+        kind, ttl, group = self.options.query, self.options.poll_timeout, str(self.server_round)
+        return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=group)
+
+    def _why(self, reply: Message | None) -> str:
+        if reply is None:
+            return f"no reply within {self.options.poll_timeout:g} s"
+        return error_text(reply) if reply.has_error() else "no valid loss"

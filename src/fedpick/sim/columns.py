@@ -1,0 +1,112 @@
+"""Which columns of a table are inputs, labels and clients: as they are named, or a guess that is told."""
+
+import fnmatch
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedpick.metrics import Numbers
+from fedpick.registry import nearest
+from fedpick.sim.rows import few
+
+LOG = logging.getLogger("fedpick")
+LABELS = ("y", "label", "labels", "target", "class", "category")
+CLIENTS = ("client", "client_id", "user", "user_id", "writer", "writer_id", "device", "device_id", "node", "site")
+MOST_LABELS = 100  # of a column that is taken for labels by its place alone
+WHOLE = ("x", "image", "img", "pixels", "features")  # one column that is all of the input
+
+
+class Roles(NamedTuple):
+    """The columns that are inputs, the column of labels, and that of clients ("" where there is none)."""
+
+    x: tuple[str, ...]
+    y: str
+    client: str
+
+
+def choose_columns(
+    columns: dict[str, Numbers], *, x: Sequence[str] = (), y: str = "", client: str = "", owner: str, partitioned: bool
+) -> Roles:
+    """The roles of columns; what is not named is guessed by its name and its type.
+
+    Args:
+        columns: The columns of a table.
+        x: Names of inputs, or patterns such as "pixel*"; by default all other columns of numbers.
+        y: The column of labels; by default by its name, or the last one.
+        client: The column of clients.
+        owner: What messages begin with.
+        partitioned: Whether a partition makes the clients, so that there need be no column of them.
+
+    >>> table = {"a": np.ones(2), "label": np.ones(2), "user": np.array(["u", "v"])}
+    >>> choose_columns(table, owner="Arrays", partitioned=False)
+    Roles(x=('a',), y='label', client='user')
+    """
+    told: list[str] = []
+    if not columns:
+        raise ValueError(f"{owner} must hold x, got nothing")
+    lower = {name.lower(): name for name in reversed(columns)}
+    for name in (y, client):
+        if name and name not in columns:
+            raise ValueError(f"{owner} must hold {name}, got {few(columns)}{nearest(name, columns)}")
+    if not client and not partitioned:
+        client = next((lower[word] for word in CLIENTS if word in lower and lower[word] != y), "")
+        told += [f"client = {client}"] if client and client != "client" else []
+    if not y:
+        y = next((lower[word] for word in LABELS if word in lower and lower[word] != client), "")
+        last = [name for name in columns if name != client][-1:]
+        if not y and len(columns) > 2 and last and _are_labels(columns[last[0]]):
+            y = last[0]
+        if not y:
+            raise ValueError(f"{owner} must hold y, got {few(columns)}; or name the column of labels")
+        told += [f"y = {y}"] if y != "y" else []
+    inputs = _inputs(columns, x, (y, client), owner)
+    if not x and inputs != ("x",):
+        left = [name for name in columns if name not in (*inputs, y, client)]
+        told.append(f"x = {few(inputs)}" + (f" (without {few(left)})" if left else ""))
+    if told:
+        LOG.info("%s: %s", owner.removeprefix("Arrays: "), "; ".join(sorted(told)))
+    return Roles(inputs, y, client)
+
+
+def _are_labels(column: Numbers) -> bool:
+    """Whether a column may be one of labels: texts or whole numbers, of which there are few."""
+    return column.ndim == 1 and column.dtype.kind in "iubU" and len(np.unique(column)) <= MOST_LABELS
+
+
+def _inputs(columns: dict[str, Numbers], x: Sequence[str], others: Sequence[str], owner: str) -> tuple[str, ...]:
+    if x:
+        found = [name for pattern in x for name in columns if name == pattern or fnmatch.fnmatchcase(name, pattern)]
+        for pattern in x:
+            if not any(name == pattern or fnmatch.fnmatchcase(name, pattern) for name in columns):
+                raise ValueError(f"{owner} must hold {pattern}, got {few(columns)}{nearest(pattern, columns)}")
+        return tuple(dict.fromkeys(found))
+    rest = {name: column for name, column in columns.items() if name not in others}
+    for word in WHOLE:
+        if word in rest and (rest[word].ndim > 1 or word == "x"):
+            return (word,)
+    numbers = tuple(name for name, column in rest.items() if column.dtype.kind in "iufb" and column.ndim == 1)
+    if not numbers:
+        raise ValueError(f"{owner} must hold x, got {few(columns)}; or name the columns of inputs")
+    return numbers
+
+
+def stack_inputs(columns: dict[str, Numbers], names: Sequence[str], owner: str) -> Numbers:
+    """The inputs as one array: a column as it is, several side by side.
+
+    Args:
+        columns: The columns of a table.
+        names: Those that are inputs.
+        owner: What messages begin with.
+
+    >>> stack_inputs({"a": np.ones(2), "b": np.zeros(2)}, ("a", "b"), "Arrays").tolist()
+    [[1.0, 0.0], [1.0, 0.0]]
+    """
+    for name in names:
+        if columns[name].dtype.kind not in "iufb":
+            raise ValueError(f"{owner}: {name} must be numbers, got {columns[name].ravel()[:1].tolist()}")
+    if len(names) == 1 and (names[0] in WHOLE or columns[names[0]].ndim > 1):
+        return columns[names[0]]
+    with np.errstate(over="ignore"):  # which is found when the numbers are checked
+        return np.stack([columns[name].astype(np.float32) for name in names], axis=-1)

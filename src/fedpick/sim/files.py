@@ -1,0 +1,274 @@
+"""Tables of samples from files, by what they are: CSV, Parquet, Arrow, LEAF's json, Hugging Face's folders, .npz."""
+
+import csv
+import importlib.util
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedpick.metrics import Numbers
+from fedpick.sim.rows import plain
+
+KINDS = (".npz", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".json")
+
+
+class Table(NamedTuple):
+    """Columns by name, the same of a test set where the file has one, and what the labels of a column are called.
+
+    ``first`` is the number that a person counts the first row as, and ``unit`` what it is then called.
+    """
+
+    columns: dict[str, Numbers]
+    test: dict[str, Numbers] | None = None
+    words: Mapping[str, tuple[str, ...]] = {}
+    first: int = 0
+    unit: str = "row"
+
+
+def is_table(path: str) -> bool:
+    """Whether a path is of samples: a file of one of the ``KINDS``, LEAF's json, or a folder with such files."""
+    if Path(path).is_dir():
+        return _is_hugging_face(Path(path)) or bool(_leaf_files(Path(path)))
+    return path.endswith(KINDS) and (not path.endswith(".json") or _is_leaf(Path(path)))
+
+
+def files_of(path: str) -> list[Path]:
+    """The files that a table is read from."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return [folder]
+    return sorted(each for kind in ("*.arrow", "*.json") for each in folder.rglob(kind))
+
+
+def read_table(path: str) -> Table:
+    """The table in a file or folder.
+
+    Args:
+        path: The file or folder.
+    """
+    file = Path(path)
+    if file.is_dir():
+        return _hugging_face(file) if _is_hugging_face(file) else _leaf(_leaf_files(file), file)
+    if not file.is_file():
+        kind = "an .npz file" if path.endswith(".npz") else f"a file ({', '.join(KINDS)}) or folder of data"
+        raise FileNotFoundError(f"Arrays: path must be {kind}, got {path!r}, where there is none")
+    try:
+        if file.suffix == ".npz":
+            return _npz(path)
+        if file.suffix == ".json":
+            return _leaf([file], file)
+        if file.suffix in (".csv", ".tsv"):
+            return Table(_csv(file), first=2, unit="line")
+        if file.suffix == ".parquet":
+            return Table(of_frame(_polars(".parquet files").read_parquet(file)))
+        return Table(_ipc(file))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+        raise ValueError(f"Arrays: {path!r} must be a {file.suffix} file, got an error: {error}") from None
+
+
+def of_frame(frame: Any) -> dict[str, Numbers]:
+    """The columns of a frame of pandas or polars, or of a data set of Hugging Face.
+
+    >>> import pandas
+    >>> of_frame(pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]}))["b"].tolist()
+    ['x', 'y']
+    """
+    if hasattr(frame, "with_format") and hasattr(frame, "column_names"):
+        found, kinds = frame.with_format("numpy")[:], frame.features
+        return {name: _as_bytes(_column(found[name]), getattr(kinds[name], "dtype", "")) for name in frame.column_names}
+    if not hasattr(frame, "columns"):
+        raise ValueError(f"from_frame: frame must be of pandas, polars or Hugging Face, got {type(frame).__name__}")
+    return {str(name): _column(_values(frame[name])) for name in frame.columns}
+
+
+def _values(series: Any) -> Any:
+    if not hasattr(getattr(series, "dtype", None), "inner") or not len(series):
+        values = series.to_numpy()
+        return series.to_list() if values.dtype == object and hasattr(series, "to_list") else values
+    shape, flat = np.shape(series[0].to_list()), series  # lists of lists in polars, as images are
+    for _ in shape:
+        flat = flat.explode()
+    return flat.to_numpy().reshape(-1, *shape) if len(flat) == len(series) * np.prod(shape) else series.to_list()
+
+
+def _column(values: Any) -> Numbers:
+    """A column as an array: vectors and images have more axes."""
+    array = np.asarray(values, dtype=object) if isinstance(values, list) and _ragged(values) else np.asarray(values)
+    if array.dtype == object and array.ndim == 1 and len(array) and isinstance(array[0], np.ndarray | list):
+        shapes = {np.shape(row) for row in array}
+        return np.stack([np.asarray(row) for row in array]) if len(shapes) == 1 else array
+    return plain(array) if array.ndim == 1 and not _is_struct(array) else array
+
+
+def _ragged(values: list[Any]) -> bool:
+    return len({np.shape(value) for value in values if isinstance(value, list)}) > 1
+
+
+def _is_struct(array: Numbers) -> bool:
+    return array.dtype == object and len(array) > 0 and isinstance(array[0], Mapping)
+
+
+def _csv(file: Path) -> dict[str, Numbers]:
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        head = lines.readline()
+    mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
+    if importlib.util.find_spec("polars") is not None:  # ten times faster
+        polars: Any = importlib.import_module("polars")
+        try:
+            return of_frame(polars.read_csv(file, separator=mark, infer_schema_length=None))
+        except polars.exceptions.PolarsError as error:
+            raise ValueError(f"Arrays: {str(file)!r} must be a table, got an error: {_first_line(error)}") from None
+    return _plain_csv(file, mark)
+
+
+def _plain_csv(file: Path, mark: str) -> dict[str, Numbers]:
+    """A CSV file with Python's own reader."""
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.reader(lines, delimiter=mark)
+        names = next(reader, [])
+        rows = [row for row in reader if row]
+    for place, row in enumerate(rows):
+        if len(row) != len(names):
+            rule = f"must have {len(names)} cells in every line"
+            raise ValueError(f"Arrays: {str(file)!r} {rule}, got {len(row)} in line {place + 2}")
+    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    return {name: _parsed(cells) for name, cells in zip(names, columns, strict=True)}
+
+
+def _parsed(cells: Any) -> Numbers:
+    texts = np.array(cells, str)
+    try:
+        numbers = np.where(texts == "", "nan", texts).astype(float)
+    except ValueError:
+        return texts
+    whole = np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all()
+    return numbers.astype(np.int64) if whole and np.abs(numbers).max(initial=0) < 2**53 else numbers
+
+
+def _ipc(file: Path) -> dict[str, Numbers]:
+    """An Arrow file, or a stream of Arrow as Hugging Face writes it."""
+    polars = _polars(f"{file.suffix} files")
+    with file.open("rb") as content:
+        is_file = content.read(6) == b"ARROW1"
+    return of_frame(polars.read_ipc(file) if is_file else polars.read_ipc_stream(file))
+
+
+def _is_hugging_face(folder: Path) -> bool:
+    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
+
+
+def _hugging_face(folder: Path) -> Table:
+    """What ``save_to_disk`` of Hugging Face's datasets wrote: a data set, or one to train and one to test on."""
+    if (folder / "state.json").is_file():
+        return _hugging_face_part(folder)
+    names = json.loads((folder / "dataset_dict.json").read_text())["splits"]
+    if "train" not in names:
+        raise ValueError(f"Arrays: {str(folder)!r} must have a split train, got {', '.join(names)}")
+    test = next((name for name in ("test", "validation") if name in names), None)
+    train = _hugging_face_part(folder / "train")
+    return train._replace(test=_hugging_face_part(folder / test).columns) if test else train
+
+
+def _hugging_face_part(folder: Path) -> Table:
+    state = json.loads((folder / "state.json").read_text())
+    parts = [_ipc(folder / file["filename"]) for file in state["_data_files"]]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    features = json.loads((folder / "dataset_info.json").read_text()).get("features") or {}
+    words = {name: tuple(feature["names"]) for name, feature in features.items() if "names" in feature}
+    columns = {name: _as_bytes(column, features.get(name, {}).get("dtype", "")) for name, column in columns.items()}
+    return Table({name: _images(name, column) for name, column in columns.items()}, words=words)
+
+
+def _as_bytes(column: Numbers, kind: str) -> Numbers:
+    """Bytes as such: Arrow's extension types, and Hugging Face's formats, make longer numbers of them."""
+    return column.astype(np.uint8) if kind == "uint8" and column.ndim > 1 else column
+
+
+def _images(name: str, column: Numbers) -> Numbers:
+    """Images that are kept as files in a column, as arrays."""
+    if not _is_struct(column) or "bytes" not in column[0]:
+        return column
+    if importlib.util.find_spec("PIL") is None:
+        raise ModuleNotFoundError(f"Arrays: the images of {name} need Pillow; install it with pip install pillow")
+    import io
+
+    image: Any = importlib.import_module("PIL.Image")
+    return np.stack([np.asarray(image.open(io.BytesIO(one["bytes"]))) for one in column])
+
+
+def _is_leaf(file: Path) -> bool:
+    try:
+        with file.open(encoding="utf-8") as content:
+            head = content.read(1 << 16)
+            return '"user_data"' in head or ('"users"' in head and '"user_data"' in content.read())
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _leaf_files(folder: Path) -> list[Path]:
+    inner = folder / "train" if (folder / "train").is_dir() else folder
+    return [file for file in sorted(inner.glob("*.json")) if _is_leaf(file)]
+
+
+def _leaf(files: list[Path], place: Path) -> Table:
+    """LEAF's json: {"users": [...], "user_data": {user: {"x": [...], "y": [...]}}}; test/ lies beside train/."""
+    if not files:
+        raise ValueError(f"Arrays: {str(place)!r} must hold data of Hugging Face or LEAF, got neither")
+    beside = _leaf_files(place / "test") if place.is_dir() and (place / "test").is_dir() else []
+    return Table(_leaf_columns(files), test=_leaf_columns(beside) if beside else None)
+
+
+def _leaf_columns(files: list[Path]) -> dict[str, Numbers]:
+    parts: dict[str, list[Any]] = {"x": [], "y": [], "client": []}
+    for file in files:
+        for user, data in json.loads(file.read_text(encoding="utf-8"))["user_data"].items():
+            if not isinstance(data, dict) or len(data.get("x", ())) != len(data.get("y", ())):
+                raise ValueError(f"Arrays: user {user!r} in {str(file)!r} must have as many x as y")
+            parts["x"] += data["x"]
+            parts["y"] += data["y"]
+            parts["client"] += [user] * len(data["y"])
+    return {name: _column(values) for name, values in parts.items()}
+
+
+def _npz(path: str) -> Table:
+    arrays: dict[str, Numbers] = {}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            for name in file.files:
+                arrays[name] = _unpickled(file, name, path)
+    except _PickledError:
+        raise
+    except Exception as error:  # a zip, a pickle, a text: many kinds of wrong
+        error = error if zipfile.is_zipfile(path) else ValueError("it is no archive that numpy.savez wrote")
+        raise ValueError(f"Arrays: path must be an .npz of plain arrays, got {path!r} ({error})") from None
+    test = {name.removeprefix("test_"): arrays.pop(name) for name in tuple(arrays) if name.startswith("test_")}
+    return Table(arrays, test=test or None)
+
+
+class _PickledError(ValueError):
+    """An array of Python objects."""
+
+
+def _unpickled(file: Any, name: str, path: str) -> Numbers:
+    try:
+        array: Numbers = file[name]
+    except ValueError as error:
+        if "Object arrays" not in str(error):
+            raise
+        cure = "save a sparse matrix as x.toarray()" if name.endswith("x") else f"save texts as {name}.astype(str)"
+        raise _PickledError(f"Arrays: {name} in {path!r} must be a plain array, got objects: {cure}") from None
+    return array
+
+
+def _polars(what: str) -> Any:
+    if importlib.util.find_spec("polars") is None:
+        raise ModuleNotFoundError(f"Arrays: {what} need polars; install it with pip install 'fedpick[frames]'")
+    return importlib.import_module("polars")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

@@ -1,0 +1,143 @@
+"""Arrays with a row per sample: what they must be, and the numbers of clients and labels that have names."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedpick.metrics import Numbers
+
+CHECKED = 100_000  # rows at a time, for a table of all is a quarter of the data more
+
+
+@dataclass(frozen=True)
+class Names:
+    """What clients and labels are called, in the order of their numbers; nothing where they have no names.
+
+    Args:
+        clients: A name for each client.
+        labels: A name for each label.
+
+    >>> Names(clients=("north", "south")).clients[1]
+    'south'
+    """
+
+    clients: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:  # of a million names in no time
+        return hash((len(self.clients), self.clients[:3], len(self.labels)))
+
+
+def plain(values: Any) -> Numbers:
+    """An array of numbers or texts; objects, as columns of text in pandas are, become texts.
+
+    >>> plain(np.array(["a", "b"], object)).dtype.kind
+    'U'
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "OT":
+        return array
+    missing = np.array([value is None or value != value for value in array.ravel()]).reshape(array.shape)
+    if not missing.all() and all(isinstance(v, int | float | np.number) for v in array[~missing].ravel()):
+        return np.where(missing, np.nan, array).astype(float)
+    texts = np.where(missing, "", array).astype(str)
+    return texts if array.size else array.astype(float)
+
+
+def number(values: Numbers, what: str) -> tuple[Numbers, tuple[str, ...]]:
+    """The values as 0, 1, ... in their order, and what each is called.
+
+    Args:
+        values: Whole numbers or texts, one for each sample.
+        what: What error messages begin with.
+
+    >>> number(np.array(["b", "a", "b"]), "client")[1]
+    ('a', 'b')
+    """
+    if values.dtype.kind == "f":
+        _check_rows(np.isfinite(values), f"{what} must be known for every sample", "none")
+        _check_rows(values == np.floor(values), f"{what} must be whole numbers or words", values)
+        values = values.astype(np.int64)
+    elif values.dtype.kind in "US":
+        _check_rows(np.char.str_len(values) > 0, f"{what} must be known for every sample", "none")
+    elif values.dtype.kind not in "iub":
+        raise ValueError(f"{what} must be whole numbers or words, got dtype {values.dtype}")
+    found, numbers = np.unique(values, return_inverse=True)
+    return numbers.astype(np.int64), tuple(map(str, found.tolist()))
+
+
+def _check_rows(good: Any, rule: str, values: Any) -> None:
+    if not good.all():
+        row = int(np.argmin(good))
+        raise ValueError(f"{rule}, got {values if isinstance(values, str) else values[row]} in row {row}")
+
+
+def narrow(name: str, x: Numbers) -> Numbers:
+    """Bytes stay bytes; all other numbers become float32, and must be finite in it.
+
+    Args:
+        name: What error messages begin with, such as "Federation: x".
+        x: Inputs, a row per sample.
+    """
+    if x.dtype.kind not in "iufb" or x.ndim < 1:
+        raise ValueError(f"{name} must be numbers, a row per sample, got dtype {x.dtype}, shape {x.shape}")
+    if x.dtype == np.uint8:
+        return x
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32, copy=False)
+    for first in range(0, len(x), CHECKED):
+        rows = x[first : first + CHECKED]
+        finite = np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
+        if not finite.all():
+            row = first + int(np.flatnonzero(~finite)[0])
+            raise ValueError(f"{name} must be finite in float32, got NaN or infinity in row {row}")
+    return x
+
+
+def check_labels(name: str, labels: Numbers, rows: int, empty: bool = False) -> None:
+    """Raise unless there is a whole number for each of so many samples."""
+    if labels.ndim != 1 or len(labels) != rows or (rows == 0 and not empty):
+        raise ValueError(f"Federation: {name} must have one entry per sample ({rows}), got shape {labels.shape}")
+    if len(labels) and labels.dtype.kind not in "iu":
+        raise ValueError(f"Federation: {name} must be whole numbers, got dtype {labels.dtype}")
+    if len(labels) and labels.max() >= 2**31:
+        raise ValueError(f"Federation: {name} must be below 2**31, got {labels.max()}")
+
+
+def check_below(name: str, labels: Numbers, limit: int, limit_name: str) -> None:
+    """Raise unless all lie between 0 and the limit."""
+    bad = np.flatnonzero((labels < 0) | (labels >= limit))
+    if len(bad):
+        value = f"{labels[bad[0]]} in row {bad[0]}"
+        raise ValueError(f"Federation: {name} must be at least 0 and below {limit_name}={limit}, got {value}")
+
+
+def held_out(client: Numbers, share: float, seed: int) -> Numbers:
+    """Which samples are the test set: the share of each client, rounded down, so that nobody is left without.
+
+    Args:
+        client: The client of each sample, 0..K-1.
+        share: The share of every client's samples.
+        seed: What they are drawn by.
+
+    >>> held_out(np.array([0] * 10 + [1] * 9), 0.1, seed=0).sum()
+    np.int64(1)
+    """
+    lot = np.random.default_rng(seed).permutation(len(client))
+    order = np.lexsort((lot, client))
+    counts = np.bincount(client)
+    place = np.arange(len(client)) - np.repeat(np.cumsum(counts) - counts, counts)
+    chosen = np.zeros(len(client), bool)
+    chosen[order] = place < np.floor(share * np.repeat(counts, counts))
+    return chosen
+
+
+def few(numbers: Any) -> str:
+    """The first five of several, and how many more there are.
+
+    >>> few(range(7))
+    '0, 1, 2, 3, 4 and 2 more'
+    """
+    listed = list(numbers)
+    return ", ".join(map(str, listed[:5])) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")

@@ -1,0 +1,161 @@
+"""A federation from a table of samples: names become numbers, a part becomes the test set, inputs are standardised."""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+
+from fedpick.metrics import Numbers
+from fedpick.sim.columns import choose_columns, stack_inputs
+from fedpick.sim.federation import Federation, as_float, pixels
+from fedpick.sim.files import Table
+from fedpick.sim.partition import Partition
+from fedpick.sim.rows import Names, few, held_out, narrow, number, plain
+
+SCALE = 10.0  # of inputs, above which plain gradient descent rarely works
+SAMPLED = 20_000  # rows that are looked at for it
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a table of samples is read.
+
+    Args:
+        x: Columns of inputs, or patterns such as "pixel*"; by default all other columns of numbers.
+        y: The column of labels; by default one called y, label, target ..., or the last.
+        client: The column of clients; by default one called client, user, device ...
+        partition: How the samples are dealt out, where no column says who holds them.
+        test_share: Where the table has no test set, the share of every client's samples that becomes it.
+        seed: What the test set is drawn by.
+        standardize: Whether each input is shifted and scaled to mean 0 and standard deviation 1 over the training data.
+        codes: Whether bytes are codes, such as characters, and not pixels.
+    """
+
+    x: Sequence[str] = ()
+    y: str = ""
+    client: str = ""
+    _: KW_ONLY
+    partition: Partition | None = None
+    test_share: float = 0.1
+    seed: int = 0
+    standardize: bool = False
+    codes: bool = False
+
+
+def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Federation:
+    """The federation of a table; rows in error messages are counted as in the user's file.
+
+    Args:
+        table: The samples.
+        how: How it is read.
+        name: For reports.
+        owner: What error messages begin with, such as "Arrays: 'mine.csv'".
+    """
+    columns, partition = table.columns, how.partition
+    roles = choose_columns(columns, x=how.x, y=how.y, client=how.client, owner=owner, partitioned=partition is not None)
+    x, y = stack_inputs(columns, roles.x, owner), columns[roles.y]
+    if not len(y) or len(x) != len(y):
+        rule = f"x and {roles.y} must have the same number of rows, above 0"
+        raise ValueError(f"{owner}: {rule}, got {len(x)} and {len(y)}")
+    if not roles.client and partition is None:
+        raise ValueError(
+            f"{owner} has no client, so give a partition, or name the column of clients; got {few(columns)}"
+        )
+    if partition is not None and (how.client or "client" in columns):
+        raise ValueError(f"{owner} has clients, so partition must be left out")
+    test = None if table.test is None else _test(table.test, roles.x, roles.y, owner)
+    with _counted(table, owner):
+        x = narrow("x", x)
+        y, test_y, labels = _labels(y, None if test is None else test[1], roles.y, table.words.get(roles.y, ()))
+        if partition is None:
+            client = plain(columns[roles.client])
+            if client.shape != y.shape:
+                raise ValueError(f"client must have one entry per sample ({len(y)}), got shape {client.shape}")
+            client, clients = number(client, roles.client)
+        else:
+            client, clients = partition(y), ()
+    if test is None:
+        out = held_out(client, how.test_share, how.seed)
+        test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
+    else:
+        test_x = narrow(f"{owner}: test x", test[0])
+    if how.standardize:
+        x, test_x = _standardized(x, test_x)
+    elif not (x.dtype == np.uint8 or how.codes):
+        _warn_of_scale(x, roles.x, name)
+    _warn_of_unseen(y, test_y, labels, name)
+    return Federation.from_arrays(
+        x,
+        y,
+        client,
+        test=(test_x, test_y),
+        num_clients=getattr(partition, "K", None),
+        classes=len(labels) or None,
+        prepare=pixels if x.dtype == np.uint8 and not how.codes else as_float,
+        name=name,
+        names=Names(_unless_numbers(clients), _unless_numbers(labels)),
+    )
+
+
+def _test(columns: dict[str, Numbers], x: Sequence[str], y: str, owner: str) -> tuple[Numbers, Numbers]:
+    for column in (*x, y):
+        if column not in columns:
+            raise ValueError(f"{owner} must hold test_{column}, got {few(f'test_{name}' for name in columns)}")
+    return stack_inputs(columns, x, f"{owner}: test"), columns[y]
+
+
+def _labels(
+    y: Numbers, test_y: Numbers | None, name: str, words: tuple[str, ...]
+) -> tuple[Numbers, Numbers, tuple[str, ...]]:
+    """Labels of any names as 0, 1, ... in their order, of both sets together; and the names."""
+    both = [plain(part) for part in (y, test_y) if part is not None]
+    for part, called in zip(both, (name, f"test_{name}"), strict=False):
+        if part.ndim != 1:
+            raise ValueError(f"{called} must be one label per sample, got shape {part.shape}")
+    numbers, labels = number(np.concatenate(both), name)
+    if words and both[0].dtype.kind in "iu":
+        numbers, labels = np.concatenate(both), words
+    return numbers[: len(y)], numbers[len(y) :], labels
+
+
+def _unless_numbers(names: tuple[str, ...]) -> tuple[str, ...]:
+    return () if names == tuple(map(str, range(len(names)))) else names
+
+
+def _standardized(x: Numbers, test_x: Numbers) -> tuple[Numbers, Numbers]:
+    mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+    scale = np.where(deviation > 0, deviation, 1.0)
+    first, second = ((part - mean) / scale for part in (x, test_x))
+    return first.astype(np.float32), second.astype(np.float32)
+
+
+def _warn_of_scale(x: Numbers, names: Sequence[str], name: str) -> None:
+    rows = x[:: max(1, len(x) // SAMPLED)].reshape(-1, int(np.prod(x.shape[1:])) if x.ndim > 1 else 1)
+    size = np.sqrt(np.mean(np.square(rows, dtype=np.float64), axis=0))
+    if size.max() > SCALE:
+        worst = int(size.argmax())
+        what = names[worst] if len(names) == len(size) else f"input {worst}"
+        cure = "training may not succeed; --standardize, or standardize = true in the table of data, scales them"
+        warnings.warn(f"{name}: inputs are as large as {size[worst]:,.0f} ({what}); {cure}", stacklevel=2)
+
+
+def _warn_of_unseen(y: Numbers, test_y: Numbers, labels: tuple[str, ...], name: str) -> None:
+    unseen = np.setdiff1d(test_y, y)
+    if len(unseen):
+        part = np.isin(test_y, unseen).mean()
+        listed = few(labels[label] for label in unseen)
+        text = f"labels of the test set that the training data do not have: {listed} ({part:.0%} of the test samples)"
+        warnings.warn(f"{name}: {text}", stacklevel=2)
+
+
+@contextlib.contextmanager
+def _counted(table: Table, owner: str) -> Iterator[None]:
+    """Errors of rows, counted as people count them in the file."""
+    try:
+        yield
+    except ValueError as error:
+        text, found, row = str(error).rpartition(" in row ")
+        counted = f"{text} in {table.unit} {int(row) + table.first}" if found and row.isdigit() else str(error)
+        raise ValueError(f"{owner}: {counted}") from None

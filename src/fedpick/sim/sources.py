@@ -1,0 +1,125 @@
+"""Federations from what other libraries hold: frames, data sets of PyTorch and Hugging Face, Flower's partitioners."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedpick.metrics import Numbers
+from fedpick.sim.federation import Federation
+from fedpick.sim.files import Table, of_frame
+from fedpick.sim.partition import Partition
+from fedpick.sim.rows import plain
+from fedpick.sim.samples import Reading, make_federation
+
+
+def from_frame(
+    frame: Any,
+    *,
+    x: Sequence[str] = (),
+    y: str = "",
+    client: str = "",
+    test: Any = None,
+    partition: Partition | None = None,
+    test_share: float = 0.1,
+    seed: int = 0,
+    standardize: bool = False,
+    name: str = "own data",
+) -> Federation:
+    """A federation from a frame of pandas or polars, or a data set of Hugging Face: a row per sample.
+
+    Args:
+        frame: The samples.
+        x: Columns of inputs, or patterns such as "pixel*"; by default all other columns of numbers.
+        y: The column of labels; by default one called y, label, target ..., or the last.
+        client: The column of clients; by default one called client, user, device ...
+        test: A frame of the test set with the same columns.
+        partition: How the samples are dealt out, where no column says who holds them.
+        test_share: Without ``test``, the share of every client's samples that becomes the test set.
+        seed: What it is drawn by.
+        standardize: Whether inputs are brought to mean 0 and standard deviation 1.
+        name: For reports.
+
+    >>> import pandas
+    >>> frame = pandas.DataFrame({"rain": [0.1, 0.2, 0.3], "label": ["dry", "wet", "wet"], "site": ["a", "a", "b"]})
+    >>> from_frame(frame).names
+    Names(clients=('a', 'b'), labels=('dry', 'wet'))
+    """
+    how = Reading(x, y, client, partition=partition, test_share=test_share, seed=seed, standardize=standardize)
+    table = Table(of_frame(frame), None if test is None else of_frame(test), _words(frame))
+    return make_federation(table, how, name=name, owner="from_frame: frame")
+
+
+def from_datasets(
+    datasets: Any, *, test: Any = None, test_share: float = 0.1, seed: int = 0, name: str = "own data"
+) -> Federation:
+    """A federation from a data set of PyTorch's kind for each client: what has a length and gives pairs (x, y).
+
+    Args:
+        datasets: A list of data sets, or a dict of them by the clients' names.
+        test: The data set of the test set.
+        test_share: Without ``test``, the share of every client's samples that becomes the test set.
+        seed: What it is drawn by.
+        name: For reports.
+
+    >>> pairs = [([0.1, 0.2], 0), ([0.3, 0.4], 1)]
+    >>> from_datasets({"north": pairs, "south": pairs}, name="two").count
+    Array([2, 2], dtype=int32)
+    """
+    named = dict(datasets) if isinstance(datasets, dict) else {str(k): one for k, one in enumerate(datasets)}
+    parts = {client: _pairs(dataset, f"from_datasets: data set {client}") for client, dataset in named.items()}
+    if not parts:
+        raise ValueError("from_datasets: datasets must be one for each client, got none")
+    x, y = (np.concatenate(each) for each in zip(*parts.values(), strict=True))
+    client = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts.values()])
+    columns = {"x": x, "y": plain(y), "client": np.asarray(list(parts))[client]}
+    held = None if test is None else dict(zip(("x", "y"), _pairs(test, "from_datasets: test"), strict=True))
+    found = make_federation(
+        Table(columns, held), Reading(test_share=test_share, seed=seed), name=name, owner="from_datasets: datasets"
+    )
+    return found
+
+
+def from_partitioner(
+    partitioner: Any,
+    *,
+    x: Sequence[str] = (),
+    y: str = "",
+    test: Any = None,
+    test_share: float = 0.1,
+    name: str = "own data",
+) -> Federation:
+    """A federation from a partitioner of Flower Datasets that has its data set.
+
+    Args:
+        partitioner: The partitioner, such as ``DirichletPartitioner`` with its ``dataset`` set.
+        x: Columns of inputs; by default x, image, img ..., or all other columns of numbers.
+        y: The column of labels; by default one called y, label, target ..., or the last.
+        test: A data set of Hugging Face with the same columns.
+        test_share: Without ``test``, the share of every client's samples that becomes the test set.
+        name: For reports.
+    """
+    parts = [of_frame(partitioner.load_partition(k)) for k in range(partitioner.num_partitions)]
+    columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
+    natural = getattr(partitioner, "partition_id_to_natural_id", {})  # known once the parts are
+    clients = plain([natural.get(k, k) for k in range(len(parts))])
+    columns["client"] = np.repeat(clients, [len(next(iter(part.values()))) for part in parts])
+    words = _words(partitioner.load_partition(0))
+    table = Table(columns, None if test is None else of_frame(test), words)
+    how = Reading(x, y, "client", test_share=test_share)
+    return make_federation(table, how, name=name, owner="from_partitioner: partitioner")
+
+
+def _words(frame: Any) -> dict[str, tuple[str, ...]]:
+    """What the labels of Hugging Face's data sets are called."""
+    features = getattr(frame, "features", None) or {}
+    return {str(name): tuple(kind.names) for name, kind in features.items() if getattr(kind, "names", None)}
+
+
+def _pairs(dataset: Any, owner: str) -> tuple[Numbers, Numbers]:
+    try:
+        pairs = [dataset[row] for row in range(len(dataset))]
+        x, y = zip(*((np.asarray(x), np.asarray(y)) for x, y in pairs), strict=True)
+        return np.stack(x), np.stack(y)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{owner} must give pairs (x, y) of one shape, one or more, got an error: {error}") from None

@@ -1,0 +1,304 @@
+"""Data of one's own, from files and from what other libraries hold: columns, names, guesses and mistakes."""
+
+import json
+import logging
+
+import numpy as np
+import pandas
+import polars
+import pytest
+
+from fedpick import Rand
+from fedpick.experiment import Experiment, load_results, run
+from fedpick.sim import (
+    Arrays,
+    Dirichlet,
+    Federation,
+    Local,
+    Logistic,
+    files,
+    from_datasets,
+    from_frame,
+    from_partitioner,
+    is_table,
+)
+from fedpick.storage import RunStore
+
+rng = np.random.default_rng(0)
+ROWS = 60
+TABLE = {
+    "station": np.array(["north", "south", "east"])[np.arange(ROWS) % 3],
+    "rain": rng.normal(size=ROWS).round(6),
+    "wind": rng.normal(size=ROWS).round(6),
+    "remark": np.array(["fine"] * ROWS),
+    "cover": np.array(["Spruce/Fir", "Aspen"])[np.arange(ROWS) // 3 % 2],
+}
+
+
+def frame():
+    return polars.DataFrame(TABLE)
+
+
+@pytest.fixture
+def csv(tmp_path):
+    frame().write_csv(tmp_path / "forest.csv")
+    return tmp_path / "forest.csv"
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.x, other.x)
+    np.testing.assert_array_equal(one.y, other.y)
+    np.testing.assert_array_equal(one.test_y, other.test_y)
+    assert one.names == other.names
+
+
+def test_a_csv_keeps_the_names_of_its_clients_and_labels(csv, caplog):
+    with caplog.at_level(logging.INFO, "fedpick"):
+        federation = Arrays(str(csv), client="station").federation()
+    assert federation.names.clients == ("east", "north", "south")
+    assert federation.names.labels == ("Aspen", "Spruce/Fir")
+    assert caplog.messages == [f"{str(csv)!r}: x = rain, wind (without remark); y = cover"]
+    summary = federation.summary()
+    assert (summary.client_name(1), summary.class_name(0)) == ("north", "Aspen")
+    assert "mean 2.0: Aspen, Spruce/Fir" in str(summary)
+    first = int(federation.start[1])
+    north = np.flatnonzero(TABLE["station"] == "north")
+    assert float(federation.x[first, 0]) in TABLE["rain"][north].astype(np.float32)
+
+
+def test_every_format_gives_the_same_federation(csv, tmp_path, monkeypatch):
+    expected = Arrays(str(csv), client="station").federation()
+    frame().write_parquet(tmp_path / "forest.parquet")
+    frame().write_ipc(tmp_path / "forest.arrow")
+    frame().write_ipc_stream(tmp_path / "forest.feather")
+    frame().write_csv(tmp_path / "forest.tsv", separator="\t")
+    (tmp_path / "half.csv").write_text("\ufeff" + csv.read_text().replace(",", ";"), encoding="utf-8")
+    for name in ("forest.parquet", "forest.arrow", "forest.feather", "forest.tsv", "half.csv"):
+        assert is_table(str(tmp_path / name))
+        same(Arrays(str(tmp_path / name), client="station").federation(), expected)
+    same(from_frame(frame(), client="station"), expected)
+    same(from_frame(pandas.DataFrame(TABLE), client="station"), expected)
+    objects = pandas.DataFrame({name: column.astype(object) for name, column in TABLE.items()})
+    same(from_frame(objects, client="station"), expected)
+    monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)  # without polars
+    same(Arrays(str(csv), client="station").federation(), expected)
+    with pytest.raises(ModuleNotFoundError, match=r"need polars; install it with pip install 'fedpick\[frames\]'"):
+        Arrays(str(tmp_path / "forest.parquet"), client="station").federation()
+
+
+def test_columns_are_named_or_matched(csv):
+    one = Arrays(str(csv), client="station", y="cover", x=("wind",)).federation()
+    np.testing.assert_array_equal(one.x[:, 0], Arrays(str(csv), client="station").federation().x[:, 1])
+    assert Arrays(str(csv), client="station", x=("[rw]*n*",), y="cover").federation().x.shape[1] == 2
+
+
+def test_a_partition_makes_clients_where_no_column_does(csv):
+    federation = Arrays(str(csv), Dirichlet(K=4, alpha=5.0, least=1), y="cover", x=("rain",)).federation()
+    assert federation.num_clients == 4
+    assert federation.names.clients == ()
+
+
+WRONG = {
+    "no such client": (
+        {"client": "statoin"},
+        "must hold statoin, got station, rain, wind, remark, cover; did you mean",
+    ),
+    "no client": ({}, "has no client, so give a partition, or name the column of clients; got station"),
+    "no such input": (
+        {"client": "station", "x": ("rian",)},
+        "must hold rian, got station, rain, .*did you mean 'rain'",
+    ),
+    "words as inputs": ({"client": "station", "x": ("remark",)}, r"remark must be numbers, got \['fine'\]"),
+    "numbers as labels": ({"client": "station", "y": "rain"}, "rain must be whole numbers or words, got .* in line 2"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_mistake_in_columns_gets_one_sentence(case, csv):
+    options, sentence = WRONG[case]
+    with pytest.raises(ValueError, match=sentence):
+        Arrays(str(csv), **options).federation()
+
+
+def test_rows_of_errors_are_those_of_the_file(csv, tmp_path):
+    lines = csv.read_text().splitlines()
+    lines[32] = "north,,1.0,fine,Aspen"
+    csv.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match="x must be finite in float32, got NaN or infinity in line 33"):
+        Arrays(str(csv), client="station").federation()
+    lines[32], lines[40] = "north,1.0,1.0,fine,Aspen", ",1.0,1.0,fine,Aspen"
+    csv.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match="station must be known for every sample, got none in line 41"):
+        Arrays(str(csv), client="station").federation()
+    x = np.ones((40, 2))
+    x[32, 1] = np.nan
+    np.savez(tmp_path / "nan.npz", x=x, y=np.arange(40) % 2, client=np.arange(40) % 4)
+    with pytest.raises(ValueError, match="got NaN or infinity in row 32"):
+        Arrays(str(tmp_path / "nan.npz")).federation()
+    np.savez(tmp_path / "nan.npz", x=x[:4], y=np.arange(4) % 2, client=[0.0, np.nan, 1.0, 1.0])
+    with pytest.raises(ValueError, match="client must be known for every sample, got none in row 1"):
+        Arrays(str(tmp_path / "nan.npz")).federation()
+
+
+def test_a_csv_that_is_no_table_is_told(tmp_path, monkeypatch):
+    path = tmp_path / "bad.csv"
+    path.write_text("a,b,label\n1,2,3\n1,2\n1,2,3,4\n")
+    for spec in (files.importlib.util.find_spec, lambda name: None):
+        monkeypatch.setattr(files.importlib.util, "find_spec", spec)
+        with pytest.raises(ValueError, match=r"bad\.csv' must"):
+            Arrays(str(path), Dirichlet(K=2, alpha=1.0)).federation()
+
+
+def test_objects_in_an_npz_are_named_with_the_cure(tmp_path):
+    path = str(tmp_path / "objects.npz")
+    words = np.array(["a", "b"] * 5, object)
+    np.savez(path, x=np.ones((10, 2)), y=words, client=np.arange(10) % 2)
+    with pytest.raises(
+        ValueError, match=r"y in '.*' must be a plain array, got objects: save texts as y\.astype\(str\)"
+    ):
+        Arrays(path).federation()
+    np.savez(path, x=np.array({"sparse": 1}, object), y=words.astype(str), client=np.arange(10) % 2)
+    with pytest.raises(ValueError, match=r"x in .* got objects: save a sparse matrix as x\.toarray\(\)"):
+        Arrays(path).federation()
+
+
+def test_labels_that_training_never_saw_are_told(tmp_path):
+    path = str(tmp_path / "unseen.npz")
+    test = {"test_x": np.ones((4, 2)), "test_y": np.array([0, 7, 8, 9])}
+    np.savez(path, x=np.ones((12, 2)), y=np.arange(12) % 3, client=np.arange(12) % 4, **test)
+    with pytest.warns(UserWarning, match=r"the training data do not have: 7, 8, 9 \(75% of the test samples\)"):
+        Arrays(path).federation()
+
+
+def test_inputs_that_need_it_are_standardised_on_request(csv):
+    table = {**TABLE, "rain": 2500 + 300 * TABLE["rain"]}
+    with pytest.warns(UserWarning, match=r"inputs are as large as 2,\d\d\d \(rain\); .* --standardize"):
+        from_frame(polars.DataFrame(table), client="station")
+    federation = from_frame(polars.DataFrame(table), client="station", standardize=True)
+    np.testing.assert_allclose(np.mean(federation.x, axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(np.std(federation.x, axis=0), 1, rtol=1e-5)
+    raw = table["rain"]
+    lowest, highest = ((raw - raw.mean()) / raw.std()).min() - 1, ((raw - raw.mean()) / raw.std()).max() + 1
+    assert np.all((federation.test_x[:, 0] > lowest) & (federation.test_x[:, 0] < highest))
+
+
+def test_leaf_json_and_its_folders(tmp_path):
+    def write(path, users):
+        path.parent.mkdir(exist_ok=True, parents=True)
+        data = {user: {"x": [[0.1, float(n)] for n in range(3)], "y": [0, 1, 1]} for user in users}
+        path.write_text(json.dumps({"users": users, "num_samples": [3] * len(users), "user_data": data}))
+
+    write(tmp_path / "leaf" / "train" / "a.json", ["u2", "u1"])
+    write(tmp_path / "leaf" / "train" / "b.json", ["u3"])
+    write(tmp_path / "leaf" / "test" / "a.json", ["u1"])
+    assert is_table(str(tmp_path / "leaf"))
+    federation = Arrays(str(tmp_path / "leaf")).federation()
+    assert federation.names.clients == ("u1", "u2", "u3")
+    assert (federation.num_samples, len(federation.test_y)) == (9, 3)
+    one = tmp_path / "leaf" / "train" / "a.json"
+    assert is_table(str(one))
+    assert Arrays(str(one)).federation().num_clients == 2
+    before = Arrays(str(tmp_path / "leaf")).sha256
+    write(tmp_path / "leaf" / "train" / "b.json", ["u4"])
+    assert Arrays(str(tmp_path / "leaf")).sha256 != before
+
+
+def test_an_experiment_in_json_is_no_table(tmp_path):
+    (tmp_path / "e.json").write_text('{"rounds": 5}')
+    assert not is_table(str(tmp_path / "e.json"))
+    assert not is_table(str(tmp_path))
+
+
+def test_what_hugging_face_saves_to_disk(tmp_path):
+    """The layout of ``Dataset.save_to_disk``: streams of Arrow, with the names of labels beside them."""
+    for split in ("train", "test"):
+        folder = tmp_path / "hf" / split
+        folder.mkdir(parents=True)
+        images = rng.integers(0, 255, (8, 2, 2)).astype(np.uint8)
+        table = polars.DataFrame({"image": images.tolist(), "label": [0, 1] * 4, "writer": ["w", "v"] * 4})
+        kinds = {"image": polars.List(polars.List(polars.UInt8))}
+        for number in range(2):
+            part = table[4 * number : 4 * number + 4].cast(kinds)
+            part.write_ipc_stream(folder / f"data-{number:05d}-of-00002.arrow")
+        names = [{"filename": f"data-{number:05d}-of-00002.arrow"} for number in range(2)]
+        (folder / "state.json").write_text(json.dumps({"_data_files": names}))
+        features = {"label": {"names": ["cat", "dog", "eel"], "_type": "ClassLabel"}}
+        (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
+    (tmp_path / "hf" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert is_table(str(tmp_path / "hf"))
+    federation = Arrays(str(tmp_path / "hf")).federation()
+    assert federation.names.labels == ("cat", "dog", "eel")
+    assert federation.names.clients == ("v", "w")
+    assert federation.x.shape == (8, 2, 2)
+    assert federation.x.dtype == np.uint8
+    assert (federation.classes, len(federation.test_y)) == (3, 8)
+    assert is_table(str(tmp_path / "hf" / "train"))
+
+
+def test_a_data_set_for_each_client():
+    parts = {name: [(np.full(3, n, np.float32), n % 2) for n in range(10)] for name in ("b", "a")}
+    federation = from_datasets(parts, test_share=0)
+    assert federation.names.clients == ("a", "b")
+    assert federation.x.shape == (20, 3)
+    assert from_datasets([parts["a"]] * 12, test_share=0.2).count.tolist() == [8] * 12
+    with pytest.raises(ValueError, match=r"data set 1 must give pairs \(x, y\)"):
+        from_datasets([parts["a"], [1, 2]])
+
+
+def test_arrays_in_python_take_what_files_take():
+    federation = Federation.from_arrays(
+        TABLE["rain"][:, None], TABLE["cover"].astype(object), TABLE["station"].astype(object), test_share=0.1
+    )
+    assert federation.names.clients == ("east", "north", "south")
+    assert (federation.num_samples, len(federation.test_y)) == (54, 6)
+    gaps = Federation.from_arrays(np.ones((3, 1)), [0.0, 1.0, 1.0], [7, 7, 1000])
+    assert (gaps.num_clients, gaps.names.clients, gaps.classes) == (2, ("7", "1000"), 2)
+    assert Federation.from_arrays(np.ones((3, 1)), [0, 1, 1], [1, 0, 1]).names.clients == ()
+
+
+def test_names_are_kept_from_the_file_to_the_stored_result(csv, tmp_path):
+    data = Arrays(str(csv), client="station", y="cover", x=("rain", "wind"))
+    experiment = Experiment(data, Logistic(), Rand(m=2), Local(tau=1, b=2, eta=0.1), rounds=2)
+    result = run(experiment, tmp_path / "out")[0]
+    assert result.clients == ("east", "north", "south")
+    assert result.client_name(2) == "south"
+    assert load_results(experiment, RunStore(tmp_path / "out")).clients == result.clients
+
+
+class Halves:
+    """A partitioner of Flower Datasets' interface, on a frame."""
+
+    num_partitions = 2
+
+    def load_partition(self, partition_id):
+        self.partition_id_to_natural_id = {0: "left", 1: "right"}  # as NaturalIdPartitioner: known when it has dealt
+        return frame()[30 * partition_id : 30 * partition_id + 30].drop("station")
+
+
+def test_a_partitioner_of_flower_datasets():
+    federation = from_partitioner(Halves(), test=frame()[:7], name="halves")
+    assert federation.names.clients == ("left", "right")
+    assert (federation.count.tolist(), len(federation.test_y)) == ([30, 30], 7)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_data_sets_of_hugging_face_and_flower(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    partitioners = pytest.importorskip("flwr_datasets.partitioner")
+    kinds = datasets.Features(
+        {
+            "image": datasets.Array2D((2, 2), "uint8"),
+            "label": datasets.ClassLabel(names=["cat", "dog"]),
+            "writer": datasets.Value("string"),
+        }
+    )
+    images = rng.integers(0, 255, (40, 2, 2)).astype(np.uint8)
+    columns = {"image": images, "label": [0, 1] * 20, "writer": ["v", "v", "w", "w"] * 10}
+    found = datasets.Dataset.from_dict(columns, features=kinds)
+    found.save_to_disk(tmp_path / "hf")
+    same(Arrays(str(tmp_path / "hf")).federation(), from_frame(found))
+    partitioner = partitioners.NaturalIdPartitioner(partition_by="writer")
+    partitioner.dataset = found
+    federation = from_partitioner(partitioner)
+    assert federation.names.clients == ("v", "w")
+    assert federation.x.dtype == np.uint8
