@@ -246,8 +246,10 @@ def partition_chart(summary: Summary) -> Chart:
     order = np.argsort(-summary.sizes, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_CLIENTS)).round().astype(int))]
     rows = [
-        cell(str(label), str(client), samples=int(summary.labels[client, label]), size=int(summary.sizes[client]))
-        for client in shown
+        cell(
+            summary.class_name(label), name, samples=int(summary.labels[client, label]), size=int(summary.sizes[client])
+        )
+        for client, name in zip(shown, _different([summary.client_name(int(client)) for client in shown]), strict=True)
         for label in range(summary.labels.shape[1])
     ]
     few = "" if len(shown) == len(order) else f" {len(shown)} of the {len(order)} clients are shown, evenly by size."
@@ -255,6 +257,11 @@ def partition_chart(summary: Summary) -> Chart:
     return Chart(
         "partition", "heat", title=f"Who holds what: {summary.name}", text=text, x="label", y="client", rows=tuple(rows)
     )
+
+
+def _different(names: Sequence[str]) -> list[str]:
+    """Names, with a number behind those that occur twice: places on an axis must differ."""
+    return [f"{name} ({place})" if names.count(name) > 1 else name for place, name in enumerate(names)]
 
 
 def _curve(name: str, x: Numbers, values: Numbers) -> list[ChartRow]:

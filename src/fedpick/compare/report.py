@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpick import config
 from fedpick.compare.comparison import Comparison
-from fedpick.compare.summary import StrategySummary
+from fedpick.compare.summary import CURRENCIES, StrategySummary
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain, load_results, names, result_of
 from fedpick.protocol import Selector
@@ -53,6 +53,12 @@ def _or_dash(number: float, digits: str) -> str:
     return f"{number:{digits}}" if np.isfinite(number) else "-"
 
 
+def _spent(one: StrategySummary) -> str:
+    money = CURRENCIES[one.by]
+    middle, *ends = (money.text(n) if np.isfinite(n) else "-" for n in one.spent)
+    return f"{middle} [{', '.join(ends)}]" if one.seeds > 1 and one.reached else middle
+
+
 COLUMNS = (
     Column("strategy", lambda one: one.name),
     Column("rounds to\ntarget [95 %]", _rounds),
@@ -65,6 +71,13 @@ COLUMNS = (
     Column("messages\nto target", lambda one: _or_dash(one.messages_to_target, ".0f"), cost=True),
     Column("MB to\ntarget", lambda one: _or_dash(one.megabytes_to_target, ".3g"), cost=True),
 )
+
+
+def columns_of(comparison: Comparison) -> tuple[Column, ...]:
+    """The columns of a comparison's table: one more where it does not count in rounds."""
+    if comparison.by == "rounds":
+        return COLUMNS
+    return (*COLUMNS[:2], Column(f"{comparison.currency.unit} to\ntarget [95 %]", _spent), *COLUMNS[2:])
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,7 @@ class ComparisonReport:
         strategies: Each strategy with its parameters, in words.
         notes: What a strategy changed on its own, and why: the round and the sentence.
         dates: The days on which the runs were made.
-        clients: The names of the clients; their numbers where there are none.
+        clients: The names of the clients; those of the results where it is left out.
         running: Whether a real federation has not ended yet.
     """
 
@@ -104,8 +117,9 @@ class ComparisonReport:
     @property
     def client_names(self) -> tuple[str, ...]:
         """A name for each client."""
-        K = self.comparison.results[0].shares.shape[1]
-        return self.clients if len(self.clients) == K else tuple(map(str, range(K)))
+        first = self.comparison.results[0]
+        numbers = range(first.shares.shape[1])
+        return self.clients if len(self.clients) == len(numbers) else tuple(map(first.client_name, numbers))
 
     def summary(self) -> Plain:
         """Everything but the curves, as plain data; None where a number is not finite."""
@@ -123,6 +137,7 @@ class ComparisonReport:
             "format": FORMAT,
             "names": list(compared.names),
             "value": compared.value,
+            "by": compared.by,
             "command": self.command,
             "all_runs": self.all_runs,
             "made": [one._asdict() for one in self.provenance],
@@ -136,6 +151,7 @@ def report_on(
     *,
     metric: str = "loss",
     value: float | None = None,
+    by: str = "rounds",
     command: str = "",
 ) -> ComparisonReport:
     """The comparison of experiments whose runs are in the store.
@@ -144,11 +160,13 @@ def report_on(
         experiments: One for each strategy.
         store: Where their runs are.
         metric: Of the target.
-        value: The target; left out, it is the loss that every run of the baseline reaches.
+        value: The target; left out, it is what every run of the baseline reaches.
+        by: What the way to the target is counted in: "rounds", "bytes" or "seconds".
         command: The command line, for the page.
     """
     plains = tuple(experiment.to_plain() for experiment in experiments)
-    comparison = _compare(plains, [load_results(experiment, store) for experiment in experiments], metric, value)
+    results = [load_results(experiment, store) for experiment in experiments]
+    comparison = _compare(plains, results, metric, value, by)
     runs = [identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds)]
     strategies = tuple(config.describe(experiment.selector) for experiment in experiments)
     made = store.provenance(runs)
@@ -156,7 +174,7 @@ def report_on(
 
 
 def load_report(
-    folder: Path, *, metric: str | None = None, value: float | None = None, command: str = ""
+    folder: Path, *, metric: str | None = None, value: float | None = None, by: str | None = None, command: str = ""
 ) -> ComparisonReport:
     """The comparison whose summary is in a folder; where there is none, all the runs that are there, side by side.
 
@@ -164,6 +182,7 @@ def load_report(
         folder: What compare, run or federate has written.
         metric: The metric of the target; by default that of the summary, or the loss.
         value: The target; by default that of the summary where the metric is the same.
+        by: "rounds", "bytes" or "seconds"; by default that of the summary, or "rounds".
         command: The command line, for the page; by default that of the summary.
     """
     if not (folder / "runs").is_dir():
@@ -177,20 +196,21 @@ def load_report(
                 raise ValueError(f"its format is {kept['format']}, and this fedpick reads {FORMAT}")
             experiments = [] if kept["all_runs"] else [from_plain(plain)[0] for plain in kept["experiments"]]
             target = (kept["target"]["metric"], kept["value"], kept["command"])
+            own = kept.get("by", "rounds")
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise ValueError(
                 f"report: {path} must be a summary that fedpick wrote ({error}); remove it to start anew"
             ) from None
         if experiments:
-            same = value is None and metric in (None, target[0])
+            same = value is None and metric in (None, target[0]) and by in (None, own)
             metric, value, command = target if same else (metric or target[0], value, command)
-            return report_on(experiments, store, metric=metric, value=value, command=command)
+            return report_on(experiments, store, metric=metric, value=value, by=by or own, command=command)
     stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
     groups = _groups(list(stored.values()))
     plains = tuple(plain for plain, _ in groups)
-    comparison = _compare(plains, [result for _, result in groups], metric or "loss", value)
+    comparison = _compare(plains, [result for _, result in groups], metric or "loss", value, by or "rounds")
     notes = tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ()))
     made = store.provenance(stored)
     strategies = tuple(_strategy(plain.get("selector")) for plain in plains)
@@ -208,11 +228,13 @@ def load_report(
     )
 
 
-def _compare(plains: Sequence[Plain], results: Sequence[Result], metric: str, value: float | None) -> Comparison:
+def _compare(
+    plains: Sequence[Plain], results: Sequence[Result], metric: str, value: float | None, by: str
+) -> Comparison:
     labels = names(plains)
     kinds = [plain.get("selector", {}).get("kind") for plain in plains]
     baseline = labels[kinds.index("rand") if "rand" in kinds else 0]
-    return Comparison(labels, tuple(results), metric, value=value, reference=baseline)
+    return Comparison(labels, tuple(results), metric, value=value, reference=baseline, by=by)
 
 
 def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
