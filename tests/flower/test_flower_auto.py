@@ -24,7 +24,7 @@ def problem():
 
 def start(problem, folder, rounds):
     federation, model, _ = problem
-    strategy = Selecting(FedAvg(fraction_evaluate=0.0), Auto(2), seed=SEED, folder=folder)
+    strategy = Selecting(FedAvg(fraction_evaluate=0.0), Auto(2), seed=SEED, folder=folder, size_cap=None)
     grid = FakeGrid(simulated_app(*problem, SEED), range(federation.num_clients), seed=1)
     strategy.start(grid, record_of(model.init(init_key(SEED))), num_rounds=rounds, timeout=60)
     return strategy.history

@@ -214,7 +214,7 @@ def test_the_fall_back_goes_by_size():
     for seed in range(60):
         grid = FakeGrid(plain_app(), range(4))
         grid.faults = {k: only(POLL, mute(size)) for k, size in enumerate([1e6, 3.0, 1.0, 0.0])}
-        _, rows = play(selecting(PowerOfChoice(m=1, d=1), seed=seed, poll_timeout=0.02), grid, rounds=1)
+        _, rows = play(selecting(PowerOfChoice(m=1, d=1), seed=seed, poll_timeout=0.02, size_cap=None), grid, rounds=1)
         counts[rows[0].clients] += 1
     assert counts.sum() == 60
     assert counts[0] == counts[3] == 0  # it was asked, by its size; it has nothing
@@ -476,6 +476,9 @@ def test_a_strategy_with_a_start_of_its_own_takes_the_mixin():
         ({"fallback": "all"}, "Selecting: fallback must be one of 'rand', 'skip', got 'all'"),
         ({"weights": "size"}, "Selecting: weights must be one of 'selection', 'examples', got 'size'"),
         ({"train_loss": ""}, "Selecting: train_loss must be a name, got ''"),
+        ({"size_cap": 0.5}, "Selecting: size_cap must be finite and at least 1, got 0.5"),
+        ({"sizes": {"name=Oslo": -1}}, "Selecting: sizes['name=Oslo'] must be finite and at least 0, got -1"),
+        ({"identity": "key"}, "Selecting: identity must be one of 'reported', 'node', got 'key'"),
         ({"loss_range": (1.0, 0.0)}, "Selecting: loss_range must be (lowest, highest), got (1.0, 0.0)"),
     ],
 )

@@ -32,7 +32,7 @@ def app(problem):
 def on_flower(app, problem, selector, shuffle, **options):
     federation, model, local = problem
     grid = FakeGrid(app, range(federation.num_clients), seed=shuffle)
-    options = {"seed": SEED, "batch": local.b, "duration": "seconds", **options}
+    options = {"seed": SEED, "batch": local.b, "duration": "seconds", "size_cap": None, **options}
     strategy = Selecting(FedAvg(fraction_evaluate=0.0), selector, **options)
     result = strategy.start(grid, record_of(model.init(init_key(SEED))), num_rounds=ROUNDS, timeout=60)
     return params_of(result.arrays), strategy.history

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from support.outcomes import SMALL, complete
 from typer.testing import CliRunner
 
 from fedpick.cli import app
 from fedpick.experiment import run_missing
 from fedpick.paper import (
+    FULL,
     ITEMS,
     LATER,
     Check,
@@ -33,7 +35,7 @@ from fedpick.paper import (
     timing,
     write_report,
 )
-from fedpick.results import Result
+from fedpick.results import Interval, Result
 from fedpick.sim import FashionMNIST, Federation, pixels, simulate
 from fedpick.storage import RunStore
 
@@ -191,6 +193,7 @@ BASE = result([[0.1, 0.50], [0.1, 0.52], [0.1, 0.51]])
     [
         ((0.60, 0.62, 0.61), "yes"),
         ((0.57, 0.59, 0.58), "partly"),
+        ((0.72, 0.74, 0.73), "partly"),  # twice as much is not about as much
         ((0.50, 0.60, 0.45), "unclear"),
         ((0.4, 0.4, 0.4), "no"),
     ],
@@ -231,6 +234,28 @@ def test_speed_ups_count_who_never_gets_there():
     assert claims.speed_up(result([[0.1, 0.1]]), result([[0.1, 0.1]]), "loss", 0.5)[3] == 0
 
 
+def test_a_larger_spread_of_ours_cannot_make_a_mean_agree():
+    def met(values):
+        return claims.equal_means("", np.array(values), 66.0, 0.5, 3).met
+
+    assert met(np.linspace(65, 67, 10)) == "yes"
+    assert met([66.0]) == met(np.linspace(50, 80, 10)) == met(np.linspace(52, 70, 10)) == "unclear"
+    assert met(np.linspace(59, 61, 10)) == "no"
+    ours, theirs = np.linspace(65, 67.5, 10), np.array([65.2, 66.0, 66.8])
+    found = claims.equal_means("", ours, theirs.mean(), theirs.std(ddof=1), 3)
+    low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+    assert f"66.2 against 66.0: {Interval(ours.mean() - 66, low, high)} points" == found.evidence
+
+
+def test_a_smaller_version_says_so_in_every_verdict_and_describes_what_was_run():
+    quick = replace(FULL, name="quick", fashion_rounds=30)
+    assert "1e-4, 30 rounds; trained" in ITEMS["table1"].setting(quick)
+    assert "1e-4, 500 rounds; trained" in ITEMS["table1"].setting(FULL)
+    assert "300 and 600, 800 rounds" in ITEMS["fig3"].setting(FULL)
+    assert (quick.label, FULL.label) == (" (quick version)", "")
+    assert not any("{" in item.setting(FULL) for item in ITEMS.values())
+
+
 def test_verdicts():
     def claim(*met):
         return Claim("", "", tuple(Check(f"{place}", one, "x") for place, one in enumerate(met)))
@@ -238,6 +263,7 @@ def test_verdicts():
     assert claim("yes", "yes").verdict == "reproduced"
     assert claim("yes", "no").verdict == claim("partly").verdict == "partly reproduced"
     assert claim("no").verdict == claim("unclear", "no").verdict == "not reproduced"
+    assert claim("unclear", "unclear").verdict == "undecided"
     assert claim("yes", "no").reason == "1 of 2 checks are met; not, or not surely: 1 (x)"
 
 

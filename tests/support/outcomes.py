@@ -11,7 +11,7 @@ def complete(outcome):
     """Whether an outcome has all that the page shows, and says nothing that is no number."""
     assert outcome.claims
     assert outcome.charts
-    assert outcome.verdict in ("reproduced", "partly reproduced", "not reproduced")
+    assert outcome.verdict in ("reproduced", "partly reproduced", "undecided", "not reproduced")
     for claim in outcome.claims:
         assert claim.checks
         assert claim.statement

@@ -79,7 +79,7 @@ def paper(
                 bar.at(item.source, batch.seconds, so_far.rounds / batch.points[0].rounds)
 
             def show_verdict(result: Any) -> None:
-                verdict = "left out" if result.outcome is None else result.outcome.verdict
+                verdict = "left out" if result.outcome is None else result.outcome.verdict + size.label
                 bar.note(f"{result.item.source}, {result.item.title}: {verdict}")
 
             results = reproduce(

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedpick.flower.sizes import SizeLimits
+
 LOG = logging.getLogger("flwr.fedpick")
 MOST_DOUBLINGS = 3  # of the first quarantine
 
@@ -40,6 +42,7 @@ class ClientTable:
     )
 
     def __init__(self, rows: int) -> None:
+        self.limits = SizeLimits()
         self.identities: list[str | None] = [None] * rows
         self.size: NDArray[Any] = np.full(rows, np.nan)
         self.failures: NDArray[Any] = np.zeros(rows, np.int64)  # since the client last did what it was asked
@@ -55,6 +58,7 @@ class ClientTable:
         self.called = False  # whether this run of the server has called the roll; its first call waits
         self.warned = False  # that a client has no stable identity
         self._rows: dict[str, int] = {}
+        self._warned_of: set[tuple[int, float]] = set()
         self._first_free = 0  # rows are never given up
 
     def __len__(self) -> int:
@@ -70,6 +74,8 @@ class ClientTable:
             client = self._free_row(identity)
             self.identities[client], self._rows[identity] = identity, client
         if not np.isnan(size):
+            if not np.isnan(self.size[client]) and self.size[client] != size:
+                LOG.warning("fedpick: %s reports %g examples, and %g before", identity, size, self.size[client])
             self.size[client] = size
         self.quarantined[client] &= self.quarantine_end[client] > t
         self.node_of[client], self.client_at[node], self.last_node[client] = node, client, node
@@ -141,11 +147,22 @@ class ClientTable:
         return np.asarray(connected & ~self.quarantined)
 
     def sizes(self) -> NDArray[np.float64]:
-        """D_k, Float[K]: the median of the known ones where it is not known, and 0 in a free row."""
-        known = self.size[~np.isnan(self.size)]
+        """D_k, Float[K], within the limits: the median of the known ones where it is not known, and 0 in a free row."""
+        size = self.limits.apply(self.identities, self.size)
+        known = size[~np.isnan(size)]
         median = float(np.median(known)) if len(known) else 1.0
         taken = np.array([identity is not None for identity in self.identities])
-        return np.where(np.isnan(self.size), np.where(taken, median, 0.0), self.size)
+        return np.where(np.isnan(size), np.where(taken, median, 0.0), size)
+
+    def warn_of_claims(self) -> None:
+        """Log each claim of a size that counts for less, once."""
+        size = self.sizes()
+        for client in np.flatnonzero(self.size > size).tolist():
+            claim = (client, float(self.size[client]))
+            if claim not in self._warned_of:
+                self._warned_of.add(claim)
+                text = "fedpick: %s reports %g examples, and counts as %g"
+                LOG.warning(text, self.identities[client], claim[1], size[client])
 
     def grow(self, rows: int) -> None:
         """Have at least this many rows."""

@@ -1,10 +1,12 @@
 """The options of a federation on Flower, beside the strategy and the selector."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fedpick.flower.sizes import SizeLimits
 from fedpick.validation import natural, one_of, require
 
 OWNER = "Selecting"
@@ -29,6 +31,9 @@ class Options:
     loss_range: tuple[float, float] = (0.0, math.inf)
     weights: Literal["selection", "examples"] = "selection"
     folder: str | Path | None = None
+    size_cap: float | None = 2.0
+    sizes: Mapping[str, float] | None = None
+    size_caps: Mapping[str, float] | None = None
     identity: Literal["reported", "node"] = "reported"
 
     def __post_init__(self) -> None:
@@ -41,6 +46,13 @@ class Options:
         require(OWNER, "poll_timeout", self.poll_timeout, "finite and above 0", lambda x: (x > 0) & (x < math.inf))
         one_of(OWNER, "fallback", self.fallback, ("rand", "skip"))
         one_of(OWNER, "weights", self.weights, ("selection", "examples"))
+        if self.size_cap is not None:
+            require(OWNER, "size_cap", self.size_cap, "finite and at least 1", lambda x: (x >= 1) & (x < math.inf))
+        for name in ("sizes", "size_caps"):
+            for identity, size in (getattr(self, name) or {}).items():
+                require(
+                    OWNER, f"{name}[{identity!r}]", size, "finite and at least 0", lambda x: (x >= 0) & (x < math.inf)
+                )
         one_of(OWNER, "identity", self.identity, ("reported", "node"))
         for name in ("query", "poll_loss", "train_loss", "square_loss", "duration"):
             if name == "duration" and self.duration is None:
@@ -50,3 +62,8 @@ class Options:
         low, high = self.loss_range
         if not low < high:
             raise ValueError(f"{OWNER}: loss_range must be (lowest, highest), got {self.loss_range!r}")
+
+    @property
+    def size_limits(self) -> SizeLimits:
+        """What bounds the sizes that clients claim."""
+        return SizeLimits(self.size_cap, self.sizes or {}, self.size_caps or {})

@@ -117,6 +117,7 @@ class Queries(NamedTuple):
                 continue
             client = table.join(node, identity, read_size(answers[node]), self.state.rounds)
             self._enter_facts(client, answers[node])
+        table.warn_of_claims()
 
     def _identity(self, node: int, reply: Message) -> str:
         reported = read_identity(reply) if self.options.identity == "reported" else None

@@ -14,6 +14,8 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from fedpick.flower.sizes import bound_claims, bound_weights
+
 LOG = logging.getLogger("flwr.fedpick")  # below Flower's own logger: its handlers and its level apply
 LARGEST = float(np.finfo(np.float32).max)
 NOT_FINITE, TOO_LARGE = "is not finite", "has numbers that are too large"
@@ -196,6 +198,24 @@ def unify_names(updates: Sequence[Message], arrays_key: str) -> None:
             if name not in content:
                 content[name] = config
         reply.content = content
+
+
+def bound_examples(
+    replies: Sequence[Message], key: str, factor: float | None, clients: Sequence[int] = (), sizes: Any = None
+) -> None:
+    """Bound the examples (the metric ``key``) by which these replies are averaged.
+
+    It is by what the others claim or, where the sizes of all clients are given, by those of the ones that replied.
+    """
+    claims = [read_metric(reply, key) for reply in replies]
+    if factor is None or not all(claim >= 0 for claim in claims):
+        return
+    bounds = (
+        bound_claims(claims, factor) if sizes is None else bound_weights(claims, sizes[clients], factor, sizes.max())
+    )
+    for reply, claim, bound in zip(replies, claims, bounds.tolist(), strict=True):
+        if bound < claim:
+            _metrics(reply)[key] = bound
 
 
 def weigh(

@@ -18,8 +18,16 @@ from fedpick.flower.clients import ClientTable
 from fedpick.flower.messages import FilteredGrid, messages_by_seat
 from fedpick.flower.options import Options
 from fedpick.flower.queries import Queries
-from fedpick.flower.replies import check_update, keep_whole, trained_loss, unify_names, usable_evaluations, weigh
-from fedpick.flower.selection import Choice, choose, observe, resize_memory
+from fedpick.flower.replies import (
+    bound_examples,
+    check_update,
+    keep_whole,
+    trained_loss,
+    unify_names,
+    usable_evaluations,
+    weigh,
+)
+from fedpick.flower.selection import choose, observe, resize_memory
 from fedpick.flower.training import Round, rescale
 from fedpick.flower.watch import SERVER, Watch
 from fedpick.flower.wrapped import Wrapped
@@ -46,6 +54,7 @@ class Adapter:
             raise ValueError(f"Selecting: {rule}, got {str(options.folder)!r}")
         rows = max(options.clients or 0, least_clients(selector))
         self.state = ServerState(ArrayRecord(), ClientTable(rows), History())
+        self.state.clients.limits = options.size_limits
         self.skip = 0  # rounds of this start() that an earlier run of the server has played
         self.current: Round | None = None
         self.seconds: Mapping[str, float] = {}  # that each training reply took, by the id of the message it answers
@@ -74,6 +83,7 @@ class Adapter:
         state = self.checkpointer.restore()
         if state is not None:
             self.state, self.skip = state, state.rounds
+            self.state.clients.limits = self.options.size_limits
             self.wrapped.restore(state.wrapped)
             LOG.info("fedpick: resuming after %d rounds", state.rounds)
             before = self.checkpointer.restore_round(state.watch.good) if state.watch.good else None
@@ -109,7 +119,7 @@ class Adapter:
                 sent = list(self.inside.configure_train(server_round, arrays, config, chosen))
             messages = messages_by_seat(sent, choice.seats, nodes)
         self.current = Round(choice, messages, began, {name: array.numpy() for name, array in arrays.items()})
-        self._log_choice(server_round, choice)
+        LOG.info("fedpick round %d: %s", server_round, choice.describe(self.state.clients.identities))
         return list(messages.values())
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Aggregated:
@@ -134,14 +144,17 @@ class Adapter:
             state.watch.sent(current.norms(updates))
             own = weights[list(updates)] if self.options.weights == "selection" else None
             unify_names(valid, self.wrapped.arrays_key)
-            weigh(valid, own, model, self.wrapped.weight_key)
+            key, clients = self.wrapped.weight_key, [current.choice.seats[i] for i in updates]
+            if own is None:
+                bound_examples(valid, key, self.options.size_cap, clients, state.clients.sizes())
+            weigh(valid, own, model, key)
             arrays, metrics = self.inside.aggregate_train(server_round, valid)
             arrays = arrays if arrays is None else keep_whole(arrays, model)
         state.arrays = state.arrays if arrays is None else arrays
         if self.rolled_back:
             arrays, self.rolled_back = state.arrays, False
         before, state.memory = state.memory, observe(self.selector, state.memory, selection, report)
-        samples, limit = state.clients.size[list(current.choice.asked)], math.inf
+        samples, limit = state.clients.sizes()[list(current.choice.asked)], math.inf
         if self.selector.poll == "batch" and self.options.batch is not None:
             limit = self.options.batch
         row = current.row(list(updates), weights, losses, float(np.minimum(samples, limit).sum()))
@@ -187,6 +200,7 @@ class Adapter:
         usable = usable_evaluations(answers, clients, key)
         if not usable:
             return None
+        bound_examples(usable, key, self.options.size_cap)
         self.state.history.measure(client_metrics(usable, key))
         return self.inside.aggregate_evaluate(server_round, usable)
 
@@ -281,10 +295,3 @@ class Adapter:
         if why is not None:
             history.notes[self.state.rounds] = why
             LOG.info("fedpick round %d: %s", server_round, why)
-
-    def _log_choice(self, server_round: int, choice: Choice) -> None:
-        asked = f", {choice.answered} of {len(choice.asked)} polled answered" if choice.asked else ""
-        names = [str(self.state.clients.identities[client]) for client in choice.seats.values()]
-        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        chosen = f"{choice.how}: {', '.join(names[:10])}{more}" if names else "no client to train; the model stays"
-        LOG.info("fedpick round %d: %d clients available%s; %s", server_round, choice.available, asked, chosen)

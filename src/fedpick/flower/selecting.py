@@ -110,6 +110,11 @@ class Selecting(SelectingMixin, Options):
         weights: "selection" averages with the weights of the selector (plainly, for Power-of-Choice), "examples"
             with the clients' own num-examples.
         folder: Where the state and the history are kept; a server that starts again with the same folder resumes.
+        size_cap: No client counts more than this many times the largest of the others, of whom the largest tenth are
+            left out; None believes every size.
+        sizes: The number of examples of clients where the server knows it, by identity ("partition-id=3",
+            "name=Oslo"); it stands, whatever they report.
+        size_caps: The most that these clients may report, by identity; ``size_cap`` is then not for them.
         identity: Who a client is: "reported", the name or partition-id that it reports, or "node", its node id, which
             with node authentication belongs to its registered key.
 

@@ -1,6 +1,7 @@
 """The selection of a round on a server: the decision of the simulator, with compiled methods."""
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -38,6 +39,14 @@ class Choice(NamedTuple):
         """The client in each seat that is taken."""
         clients = np.asarray(self.selection.clients)
         return {i: int(clients[i]) for i in np.flatnonzero(np.asarray(self.selection.weights) > 0).tolist()}
+
+    def describe(self, identities: Sequence[str | None]) -> str:
+        """Who is here, who answered, and who trains, in a line."""
+        asked = f", {self.answered} of {len(self.asked)} polled answered" if self.asked else ""
+        names = [str(identities[client]) for client in self.seats.values()]
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        chosen = f"{self.how}: {', '.join(names[:10])}{more}" if names else "no client to train; the model stays"
+        return f"{self.available} clients available{asked}; {chosen}"
 
 
 def choose(selector: Selector[Any], queries: Queries) -> Choice:

@@ -5,21 +5,22 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special  # type: ignore[import-untyped]
 
 from fedpick.report import ChartRow, dot
 from fedpick.results import Interval, Result, Spread, interval, median_interval
 
 Met = Literal["yes", "partly", "unclear", "no"]
-Verdict = Literal["reproduced", "partly reproduced", "not reproduced"]
+Verdict = Literal["reproduced", "partly reproduced", "undecided", "not reproduced"]
 
 RULES = (
     'Checks compare runs of the same seeds in pairs, with a 95 % interval (Student\'s t). "About x" is held to mean a '
-    'mean of at least four fifths of x, "as well as" that the interval lies within two points of accuracy. A check is '
-    "met (yes), met in its direction but not in its size (partly), not decided by our runs (unclear), or contradicted "
-    "(no). A claim is reproduced if all its checks are met, not reproduced if none is even partly, and partly "
-    "reproduced otherwise."
+    'mean between four fifths and five fourths of x, "as well as" that the interval lies within two points of '
+    "accuracy. A check is met (yes), met in its direction but not in its size (partly), not decided by our runs "
+    "(unclear), or contradicted (no). A claim is reproduced if all its checks are met, partly reproduced if some are, "
+    "at least partly, undecided if our runs decide none, and not reproduced otherwise."
 )
-ABOUT = 0.8  # of what is claimed
+ABOUT = 0.8  # of what is claimed, or the inverse
 AS_WELL = 2.0  # points of accuracy
 
 
@@ -65,7 +66,18 @@ def overall(met: Iterable[Met]) -> Verdict:
     kinds = set(met)
     if kinds == {"yes"}:
         return "reproduced"
-    return "partly reproduced" if kinds & {"yes", "partly"} else "not reproduced"
+    if kinds & {"yes", "partly"}:
+        return "partly reproduced"
+    return "undecided" if kinds == {"unclear"} else "not reproduced"
+
+
+def about(number: float, claimed: float, most: float | None = None) -> Met:
+    """Whether a number that has the claimed direction has about the claimed size, too; or lies between two.
+
+    >>> about(4.5, 5), about(11, 5), about(5, 1.3, most=9.8)
+    ('yes', 'partly', 'yes')
+    """
+    return "yes" if ABOUT * claimed <= number <= (most or claimed) / ABOUT else "partly"
 
 
 def above_zero(difference: Interval) -> Met:
@@ -85,13 +97,13 @@ def accuracy(result: Result) -> NDArray[Any]:
     return np.asarray(100 * result.metric("test_accuracy")[:, -1])
 
 
-def gain(what: str, better: Result, base: Result, points: float) -> Check:
-    """Whether ``better`` ends about this many points of accuracy above ``base``, or more."""
+def gain(what: str, better: Result, base: Result, points: float, *, most: float | None = None) -> Check:
+    """Whether ``better`` ends about this many points of accuracy above ``base``, or from these to ``most``."""
     difference = interval(accuracy(better) - accuracy(base))
     met = above_zero(difference)
-    if met == "yes" and difference.mean < ABOUT * points:
-        met = "partly"
-    return Check(f"{what}: about {points:g} points more", met, f"{difference} points")
+    met = about(difference.mean, points, most) if met == "yes" else met
+    size = f"{points:g}" if most is None else f"{points:g} to {most:g}"
+    return Check(f"{what}: about {size} points more", met, f"{difference} points")
 
 
 def above(what: str, better: Result, base: Result) -> Check:
@@ -108,18 +120,41 @@ def positive(what: str, differences: Any, unit: str) -> Check:
 def as_well(what: str, one: Result, other: Result) -> Check:
     """Whether two strategies end within two points of accuracy of each other."""
     difference = interval(accuracy(one) - accuracy(other))
+    return Check(what, _within(difference), f"{difference} points")
+
+
+def _within(difference: Interval) -> Met:
     within = difference.low >= -AS_WELL and difference.high <= AS_WELL
     outside = difference.low > AS_WELL or difference.high < -AS_WELL
-    return Check(what, "yes" if within else "no" if outside else "unclear", f"{difference} points")
+    return "yes" if within else "no" if outside else "unclear"
 
 
-def factor_above_one(what: str, factors: Any, claimed: float = 1.0) -> Check:
-    """Whether the geometric mean of factors over seeds is above 1, and about what is claimed or more."""
+def equal_means(what: str, ours: NDArray[Any], mean: float, deviation: float, seeds: int) -> Check:
+    """Whether the mean of our runs and a published one are within two points of accuracy of each other.
+
+    It is so where Welch's 95 % interval of the difference lies within two points: a larger spread decides less.
+
+    Args:
+        what: What is compared.
+        ours: Our accuracies in percent, one per seed.
+        mean: The published mean.
+        deviation: The published standard deviation.
+        seeds: The number of runs it is over.
+    """
+    own, spread = Spread.of(ours)
+    parts = [spread**2 / len(ours), deviation**2 / seeds]
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / max(1, len(ours) - 1) + parts[1] ** 2 / (seeds - 1))
+    half = float(special.stdtrit(freedom, 0.975) * np.sqrt(sum(parts))) if len(ours) > 1 else np.inf
+    difference = Interval(own - mean, own - mean - half, own - mean + half)
+    return Check(what, _within(difference), f"{own:.1f} against {mean:.1f}: {difference} points")
+
+
+def factor_above_one(what: str, factors: Any, claimed: float | None = None) -> Check:
+    """Whether the geometric mean of factors over seeds is above 1, and about what is claimed."""
     logarithm = interval(np.log(factors))
     mean, low, high = np.exp(logarithm)
     met = above_zero(logarithm)
-    if met == "yes" and mean < ABOUT * claimed:
-        met = "partly"
+    met = about(mean, claimed) if met == "yes" and claimed is not None else met
     return Check(what, met, f"{mean:.2f} [{low:.2f}, {high:.2f}] times")
 
 

@@ -12,6 +12,7 @@ from fedpick.paper.claims import (
     ABOUT,
     Check,
     Met,
+    about,
     area,
     claims_of,
     factor_above_one,
@@ -110,7 +111,7 @@ def _less_variance(what: str, base: NDArray[Any], better: NDArray[Any]) -> Check
 
 
 def _fewer_rounds(
-    what: str, better: Result, base: Result, *, claimed: float = 1.0, least: float = 1.0, factor: float = 1.0
+    what: str, better: Result, base: Result, *, claimed: float | None = None, least: float = 1.0, factor: float = 1.0
 ) -> Check:
     """Whether ``base`` takes more than ``least`` times the rounds to the target, and about as many as claimed.
 
@@ -118,7 +119,7 @@ def _fewer_rounds(
         what: What is checked.
         better: The strategy that should take fewer.
         base: The strategy that it is compared with.
-        claimed: How many times fewer.
+        claimed: About how many times fewer.
         least: How many times fewer at least, with certainty.
         factor: What a round of ``base`` costs in rounds of ``better``.
     """
@@ -128,7 +129,7 @@ def _fewer_rounds(
     median, low, high = (factor * number for number in ratio)
     met: Met = "no" if high <= least else "unclear"
     if low > least:
-        met = "yes" if median >= ABOUT * claimed else "partly"
+        met = "yes" if claimed is None else about(median, claimed)
     numbers = f"{number_text(median, 2)} [{number_text(low, 2)}, {number_text(high, 2)}] times"
     left = len(base.runs) - counted
     return Check(what, met, numbers + (f"; neither gets there in {left} of {len(base.runs)} draws" if left else ""))

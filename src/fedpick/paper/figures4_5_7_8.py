@@ -25,8 +25,8 @@ from fedpick.results import Spread
 
 COMMON = (
     "K = 100, Dir_K(alpha) partitions (capped, as released), one for each seed; 784-64-30-10 with dropout, b = 64, "
-    "tau = 30, eta = 0.005 halved at rounds 150 and 300, weight decay 1e-4, 500 rounds; trained on minus the "
-    "probability of the right class."
+    "tau = 30, eta = 0.005 halved at rounds 150 and 300, weight decay 1e-4, {fashion_rounds} rounds; trained on "
+    "minus the probability of the right class."
 )
 
 
@@ -145,7 +145,7 @@ def _figure_7(runs: ItemRuns) -> Outcome:
         ]
         for alpha, ours in ((2.0, (10.0, 5.0)), (0.3, (10.0, 10.0)))
     }
-    claims = claims_of("Figure 7, appendix (its caption says alpha = 3 for 0.3)", statements)
+    claims = claims_of("Figure 7, appendix (which says alpha = 3 for 0.3)", statements)
     chart = by_round("fig7", "Fashion-MNIST, C = 0.03: clients that are there by turns", runs, INTERMITTENT)
     return Outcome(claims, (chart,), (ends(runs, INTERMITTENT),))
 

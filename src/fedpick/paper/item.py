@@ -80,7 +80,8 @@ class Item:
         name: Name on the command line.
         source: Name in the paper; "ours" for what it does not have.
         title: What it is about.
-        about: What is run, and the choices made here where the paper is silent.
+        about: What is run, and the choices made here where the paper is silent; {fashion_rounds} and other fields of
+            ``Size`` in braces are as many as are run.
         conclude: The outcome, from the runs.
         experiments: What is run.
     """
@@ -92,6 +93,13 @@ class Item:
     about: str
     conclude: Callable[[ItemRuns], Outcome]
     experiments: Callable[[Size], Experiments] = lambda size: {}
+
+    def setting(self, size: Size) -> str:
+        """What is run in this size, in words."""
+        text = self.about
+        for name in ("fashion_rounds", "synthetic_rounds", "quadratic_rounds"):
+            text = text.replace(f"{{{name}}}", f"{getattr(size, name)}")
+        return text
 
     def needs_fashion_mnist(self, size: Size) -> bool:
         """Whether any of its runs uses that data set."""

@@ -54,7 +54,7 @@ def _conclude(runs: ItemRuns) -> Outcome:
         rand, oort, without = (runs[world, name] for name in NAMES)
         target = _target(world)
         faster.append(less_time(f"{world}: oort, to {target:.0%}", oort, rand, target))
-        better.append(gain(f"{world}: oort", oort, rand, 1.3))
+        better.append(gain(f"{world}: oort", oort, rand, 1.3, most=9.8))
         speed.append(less_time(f"{world}: penalty 2 against 0, to {target:.0%}", oort, without, target))
         for name in NAMES:
             result = runs[world, name]

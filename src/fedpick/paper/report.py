@@ -16,7 +16,12 @@ PAPER = (
     "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice Selection Strategies (Cho, Wang, "
     "Joshi, 2020)"
 )
-OURS = {"reproduced": "holds", "partly reproduced": "holds partly", "not reproduced": "does not hold"}
+OURS = {
+    "reproduced": "holds",
+    "partly reproduced": "holds partly",
+    "undecided": "undecided",
+    "not reproduced": "does not hold",
+}
 CHECK_COLUMNS = ("check", "met", "found")
 RUN_COLUMNS = ("device", "versions", "runs")
 
@@ -47,7 +52,7 @@ class Reproduction(NamedTuple):
     @property
     def label(self) -> str:
         """What is appended to titles and verdicts of a smaller version."""
-        return "" if self.size.whole else f" ({self.size.name} version)"
+        return self.size.label
 
     @property
     def provenance(self) -> tuple[tuple[str, ...], ...]:
@@ -87,19 +92,19 @@ def as_page(reproduction: Reproduction) -> str:
     parts = [
         paragraph(f"Every figure and table of: {PAPER}."),
         paragraph(reproduction.extent, "mark"),
-        table("Verdicts", ("item", "what", "verdict"), _overview(reproduction.results), links=links),
+        table("Verdicts", ("item", "what", "verdict"), _overview(reproduction), links=links),
         paragraph(RULES, "soft"),
     ]
     for item, outcome, left_out in reproduction.results:
-        parts += [heading(_title(item), anchor=item.name), paragraph(item.about, "soft")]
+        parts += [heading(_title(item), anchor=item.name), paragraph(item.setting(reproduction.size), "soft")]
         if outcome is None:
             parts.append(paragraph(f"Left out: {left_out}", "mark"))
             continue
-        parts.append(paragraph(f"Verdict: {_verdict(item, outcome.verdict)}{reproduction.label}", "mark"))
+        parts.append(paragraph(f"Verdict: {_verdict(item, outcome.verdict, reproduction)}", "mark"))
         parts += [figure(chart) for chart in outcome.charts]
         parts += [table(each.title, each.columns, each.rows) for each in outcome.tables]
         for claim in outcome.claims:
-            parts.append(heading(f"{_verdict(item, claim.verdict).capitalize()}: {claim.statement}", 3))
+            parts.append(heading(f"{_verdict(item, claim.verdict, reproduction).capitalize()}: {claim.statement}", 3))
             parts.append(paragraph(f"{claim.source}: {claim.reason}.", "soft"))
             parts.append(table("", CHECK_COLUMNS, claim.checks))
         parts += [paragraph(remark, "soft") for remark in outcome.remarks]
@@ -116,21 +121,21 @@ def as_markdown(reproduction: Reproduction, pictures: str) -> str:
         pictures: What the names of the SVG files begin with.
     """
     lines = [f"# {TITLE}", "", f"Every figure and table of: {PAPER}.", "", f"**{reproduction.extent}**", ""]
-    overview = zip(reproduction.results, _overview(reproduction.results), strict=True)
+    overview = zip(reproduction.results, _overview(reproduction), strict=True)
     rows = [(f"[{source}](#{_anchor(result.item)})", what, verdict) for result, (source, what, verdict) in overview]
     lines += [*_markdown(Table("", ("item", "what", "verdict"), tuple(rows))), RULES, ""]
     for item, outcome, left_out in reproduction.results:
-        lines += [f"## {_title(item)}", "", item.about, ""]
+        lines += [f"## {_title(item)}", "", item.setting(reproduction.size), ""]
         if outcome is None:
             lines += [f"**Left out:** {left_out}", ""]
             continue
-        lines += [f"**Verdict: {_verdict(item, outcome.verdict)}{reproduction.label}**", ""]
+        lines += [f"**Verdict: {_verdict(item, outcome.verdict, reproduction)}**", ""]
         for chart in outcome.charts:
             lines += [f"![{chart.text}]({pictures}{chart.name}.svg)", ""]
         for each in outcome.tables:
             lines += _markdown(each)
         for claim in outcome.claims:
-            verdict = _verdict(item, claim.verdict).capitalize()
+            verdict = _verdict(item, claim.verdict, reproduction).capitalize()
             lines += [f"**{verdict}:** {claim.statement} ({claim.source}) {claim.reason}.", ""]
             lines += _markdown(Table("", CHECK_COLUMNS, claim.checks))
         for remark in outcome.remarks:
@@ -139,15 +144,15 @@ def as_markdown(reproduction: Reproduction, pictures: str) -> str:
     return "\n".join(lines + _markdown(Table("", RUN_COLUMNS, reproduction.provenance)))
 
 
-def _overview(results: Iterable[ItemResult]) -> list[tuple[str, str, str]]:
+def _overview(reproduction: Reproduction) -> list[tuple[str, str, str]]:
     return [
-        (item.source, item.title, "left out" if outcome is None else _verdict(item, outcome.verdict))
-        for item, outcome, _ in results
+        (item.source, item.title, "left out" if outcome is None else _verdict(item, outcome.verdict, reproduction))
+        for item, outcome, _ in reproduction.results
     ]
 
 
-def _verdict(item: Item, verdict: Verdict) -> str:
-    return OURS[verdict] if item.source == "ours" else verdict
+def _verdict(item: Item, verdict: Verdict, reproduction: Reproduction) -> str:
+    return (OURS[verdict] if item.source == "ours" else verdict) + reproduction.label
 
 
 def _title(item: Item) -> str:

@@ -42,6 +42,11 @@ class Size:
         """Whether it is as much as the paper ran."""
         return self.name == "full"
 
+    @property
+    def label(self) -> str:
+        """What is appended to titles and verdicts of a smaller version."""
+        return "" if self.whole else f" ({self.name} version)"
+
 
 FULL = Size(
     name="full",

@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from fedpick.paper.claims import (
-    ABOUT,
     Check,
     Met,
+    about,
     above,
     accuracy,
     claims_of,
     dot_with_spread,
+    equal_means,
     first,
     gain,
     number_text,
@@ -87,9 +88,10 @@ def _conclude(runs: ItemRuns, alpha: float, number: int) -> Outcome:
         (ours, _costs(results)),
         remarks=(
             "R60 is the first evaluated round at which the accuracy averaged over the seeds reaches 60 %; accuracy is "
-            "that after the last round, ± one standard deviation over the seeds. Two accuracies agree if they differ "
-            "by no more than their combined spread (the root of the sum of squares), and partly up to twice that. "
-            "The order is checked for columns that differ in the paper by more than their two spreads.",
+            "that after the last round, ± one standard deviation over the seeds. Two accuracies agree if Welch's 95 % "
+            f"interval of the difference of their means (of our seeds, and of the paper's {SEEDS}) lies within two "
+            "points: a larger spread decides less. The order is checked for columns that differ in the paper by more "
+            "than their two spreads.",
             f"A ratio of R60 agrees if the published one lies within what {SEEDS} of our seeds, drawn at random, give "
             "in 95 % (where rand reaches 60 % at all) and ours is within a quarter of it; within the interval alone it "
             f"agrees partly. These intervals are wide: {SEEDS} seeds, as the paper has, hardly determine such a ratio.",
@@ -136,10 +138,7 @@ def _costs(results: dict[str, Result]) -> Table:
 
 
 def _agrees(name: str, result: Result, column: Column) -> Check:
-    mean, deviation = Spread.of(accuracy(result))
-    off, allowed = abs(mean - column.accuracy), float(np.hypot(np.nan_to_num(deviation), column.spread))
-    met: Met = "yes" if off <= allowed else "partly" if off <= 2 * allowed else "no"
-    return Check(name, met, f"{mean:.1f} against {column.accuracy:.1f}: {off:.1f} apart, combined spread {allowed:.1f}")
+    return equal_means(name, accuracy(result), column.accuracy, column.spread, SEEDS)
 
 
 def _orders(results: dict[str, Result], published: dict[str, Column]) -> list[Check]:
@@ -175,7 +174,7 @@ def _ratio(name: str, results: dict[str, Result], column: Column) -> Check:
 def _rounds_saved(name: str, results: dict[str, Result], claimed: float) -> Check:
     ours, base = rounds_until(results[name]), rounds_until(results[BASE])
     factor = base / ours if np.isfinite(ours) else 0.0
-    met: Met = "no" if factor <= 1 else "yes" if factor >= ABOUT * claimed else "partly"
+    met: Met = "no" if factor <= 1 else about(factor, claimed) if claimed > 1 else "yes"
     words = f"{name}: about {claimed:g} times fewer rounds" if claimed > 1 else f"{name}: fewer rounds"
     return Check(words, met, f"{number_text(ours)} against {number_text(base)}")
 

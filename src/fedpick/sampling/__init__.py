@@ -27,7 +27,7 @@ from fedpick.sampling.draws import (
     uniforms,
 )
 from fedpick.sampling.inclusion import inclusion_probabilities, systematic
-from fedpick.sampling.ranks import fill_unknown, nth_smallest, portion
+from fedpick.sampling.ranks import fill_unknown, nth_smallest, portion, size_bound
 from fedpick.sampling.seats import in_turn, seat, seat_by_size, shares, top_k, top_k_mask, weighted
 from fedpick.sampling.strata import stratified
 
@@ -54,6 +54,7 @@ __all__ = [
     "seat",
     "seat_by_size",
     "shares",
+    "size_bound",
     "stratified",
     "systematic",
     "top_k",

@@ -71,3 +71,25 @@ def portion(fraction: float | Float[Array, ""], n: Number) -> Int[Array, ""]:
     nearest = jnp.round(exact)
     slack = jnp.maximum(jnp.float32(1e-5), exact * jnp.float32(2.0**-23))
     return jnp.where(jnp.abs(exact - nearest) <= slack, nearest, jnp.floor(exact)).astype(jnp.int32)
+
+
+def size_bound(size: Float[Array, " K"], factor: float = 2.0, liars: float = 0.1) -> Float[Array, ""]:
+    """The most that a client's claim of its size may count: ``factor`` times the largest size that is surely honest.
+
+    That is the largest one but for a share ``liars`` of the clients, and at least one of them, who may claim anything:
+    whatever they claim, no client counts more than ``factor`` times the largest honest one. With fewer than three
+    clients nobody can be told from the others, and the bound is infinite.
+
+    Args:
+        size: What each client claims; 0 for those that do not count.
+        factor: Times the largest size that is surely honest.
+        liars: The share of clients that may claim anything.
+
+    >>> size_bound(jnp.array([10.0, 1e12, 40.0, 20.0]))
+    Array(80., dtype=float32)
+    """
+    has = size > 0
+    n = count(has)
+    rank = n - jnp.maximum(portion(liars, n), 1)
+    bound = jnp.asarray(factor, jnp.float32) * nth_smallest(size, has, rank)
+    return jnp.where(n >= 3, bound, jnp.float32(jnp.inf))
