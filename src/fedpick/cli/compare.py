@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedpick.cli._common import (
+    By,
     Client,
     Data,
     Debug,
@@ -58,6 +59,7 @@ def compare(
         str | None, typer.Option(help="Value to reach, such as 0.5 or 80%.", show_default="what rand reaches")
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric of the target: loss, test_accuracy, worst_loss, ...")] = "loss",
+    by: By = "rounds",
     eta: Annotated[float | None, typer.Option(help="Learning rate.", show_default="task-specific")] = None,
     model: Annotated[
         str | None, typer.Option(help=f"{', '.join(ROLES['ModelSpec'])}.", show_default="task-specific")
@@ -90,9 +92,10 @@ def compare(
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
     with cli_errors(debug, output, data=data), announced(f"compare {task}", quiet or as_json):
-        from fedpick.compare import Choices, check_target, make_experiments, report_on, write_report
+        from fedpick.compare import CURRENCIES, Choices, check_target, make_experiments, report_on, write_report
         from fedpick.experiment import missing, names, run_missing
         from fedpick.report import preload_page
+        from fedpick.validation import one_of
 
         began = time.monotonic()
         choices = Choices(
@@ -113,6 +116,7 @@ def compare(
         )
         value = number(target)
         check_target(metric, value)
+        one_of("compare", "by", by, tuple(CURRENCIES))
         chosen = make_experiments(task, choices)
         summary = chosen[0].federation().summary()
         if metric.startswith("test") and not summary.test:
@@ -128,7 +132,7 @@ def compare(
         with RunProgress(named, stored, quiet or as_json) as progress:
             run_missing(chosen, store, progress)
         preload.join()
-        report = report_on(chosen, store, metric=metric, value=value, command=command_line())
+        report = report_on(chosen, store, metric=metric, value=value, by=by, command=command_line())
         page, plain = write_report(report, output, summary)
         if as_json:
             typer.echo(plain.read_text(), nl=False)
@@ -211,17 +215,18 @@ def show(comparison: Any) -> None:
     """The table of a comparison; in two parts where the terminal is narrow, and folded where it is very narrow."""
     from rich.measure import Measurement
 
-    from fedpick.compare import COLUMNS
+    from fedpick.compare import columns_of
 
-    screen, first, rest = console(wide=200), COLUMNS[:1], COLUMNS[1:]
+    every = columns_of(comparison)
+    screen, first, rest = console(wide=200), every[:1], every[1:]
     results, costs = ([column for column in rest if column.cost is cost] for cost in (False, True))
 
     def fits(table: Any) -> bool:
         found: bool = Measurement.get(screen, screen.options.update(width=500), table).maximum <= screen.width
         return found
 
-    whole = _table(comparison, COLUMNS)
-    for part in (COLUMNS,) if fits(whole) else ([*first, *results], [*first, *costs]):
+    whole = _table(comparison, every)
+    for part in (every,) if fits(whole) else ([*first, *results], [*first, *costs]):
         table = _table(comparison, part)
         screen.print(table if fits(table) else _table(comparison, part, fold=True))
 

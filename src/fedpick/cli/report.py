@@ -16,6 +16,10 @@ def report(
     metric: Annotated[
         str | None, typer.Option(help="Metric of the target: loss, test_loss, test_accuracy, ...", show_default="loss")
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="What the answer counts in: rounds, bytes, seconds.", show_default="that of the comparison"),
+    ] = None,
     data: Data = None,
     debug: Debug = False,
 ) -> None:
@@ -26,13 +30,15 @@ def report(
       fedpick report comparison
 
       fedpick report results --metric test_accuracy --target 0.8
+
+      fedpick report comparison --by bytes
     """
     with cli_errors(debug, data=data):
         from fedpick.cli.compare import number, show
         from fedpick.compare import load_report, write_report
         from fedpick.experiment import from_plain
 
-        report = load_report(folder, metric=metric, value=number(target), command=command_line())
+        report = load_report(folder, metric=metric, value=number(target), by=by, command=command_line())
         summary = None
         try:
             summary = from_plain(report.experiments[0])[0].federation().summary()
