@@ -64,7 +64,14 @@ def compare(
     model: Annotated[
         str | None, typer.Option(help=f"{', '.join(ROLES['ModelSpec'])}.", show_default="task-specific")
     ] = None,
-    availability: Annotated[str | None, typer.Option(help=f"{', '.join(ROLES['Availability'])}.")] = None,
+    availability: Annotated[
+        str | None, typer.Option(help=f"{', '.join(ROLES['Availability'])}; or a file: a table, FedScale's, FLASH's.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(help="lognormal, or FedScale's client_device_capacity.", show_default="all alike")
+    ] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds to train in.", show_default="none")] = None,
+    failures: Annotated[float | None, typer.Option(help="Probability that a selected client drops out.")] = None,
     objective: Annotated[str | None, typer.Option(help="cross-entropy, or minus-probability as the paper.")] = None,
     x: X = None,
     y: Y = None,
@@ -100,6 +107,9 @@ def compare(
             eta=eta,
             model=model,
             availability=availability,
+            devices=devices,
+            deadline=deadline,
+            failures=failures,
             objective=objective,
             settings=tuple(settings or ()),
             **columns(x, y, client, standardize),
