@@ -1,6 +1,7 @@
 """The target that is moved, and the currencies that an answer counts in."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -65,6 +66,7 @@ def test_winner_and_leader_are_the_answers():
     two = compared(rand=[30, 33, 36, 38], slow=[60, 70, 65, 80], slower=[90, 91, 92, 95])
     assert (winner_of(two), leader_of(two)) == ("rand", "slow")
     assert winner_of(compared(rand=[60, 70, 65, 80], other=[70, 60, 66, 75])) == ""
+    assert split_answer("Nothing is sure. A is 1.2 (1.1 to 1.3).") == ("Nothing is sure.", "A is 1.2 (1.1 to 1.3).")
     assert split_answer("A wins. B (2) is next.") == ("A wins.", "B (2) is next.")
 
 
@@ -117,3 +119,27 @@ def test_a_page_of_a_real_federation_has_a_clocks_seconds_and_names():
     assert "simulated" not in page
     assert "loss on the clients that evaluated" in page.lower()
     assert all(json.dumps(name)[1:-1] in page for name in names)
+
+
+def test_a_page_that_is_watched_reads_itself_again_until_the_end(tmp_path, monkeypatch):
+    folder = tmp_path / "out"
+    options = ["--strategies", "rand,pow-d", "--rounds", "20", "--seeds", "2", "-q"]
+    assert CliRunner().invoke(app, ["compare", "quadratic", *options, "-o", str(folder)]).exit_code == 0
+    pages = []
+
+    real = time.sleep
+
+    def sleep(seconds):
+        if seconds != 7:
+            return real(seconds)
+        pages.append((folder / "report.html").read_text())
+        if len(pages) == 2:
+            raise KeyboardInterrupt
+        return None
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    done = CliRunner().invoke(app, ["report", str(folder), "--watch", "7"])
+    assert done.exit_code == 0, done.output
+    assert all('<meta http-equiv="refresh" content="7">' in page for page in pages)
+    assert "refresh" not in (folder / "report.html").read_text().split("</head>")[0]
+    assert done.stderr.count("is written every 7 s") == 1

@@ -1,5 +1,7 @@
 """``fedpick report``: the page of the runs in a folder."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,10 +28,15 @@ def report(
     where: Annotated[
         list[str] | None, typer.Option(help="All runs with this setting, such as local.eta=0.05; repeatable.")
     ] = None,
+    watch: Annotated[
+        int, typer.Option(min=0, help="Write the page again every so many seconds, until Ctrl-C.", show_default="no")
+    ] = 0,
     data: Data = None,
     debug: Debug = False,
 ) -> None:
     """Draw report.html and summary.json of the runs in a folder, side by side.
+
+    With --watch, a page that is open in a browser reads itself again: a federation on Flower can be followed.
 
     Examples:
 
@@ -42,21 +49,45 @@ def report(
       fedpick report comparison --name forest
 
       fedpick report results --where local.eta=0.05
+
+      fedpick report federation --watch 10
     """
     with cli_errors(debug, data=data):
         from fedpick.cli.compare import number, show
         from fedpick.compare import load_report, set_aside, write_report
         from fedpick.experiment import from_plain
 
-        wanted: Any = {"name": name, "where": tuple(where or ()), "metric": metric, "by": by}
-        report = load_report(folder, **wanted, value=number(target), command=command_line())
-        summary = None
-        try:
-            if not report.real:
-                summary = from_plain(report.experiments[0])[0].federation().summary()
-        except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
-            typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
-        set_aside(folder, report)
-        page, _ = write_report(report, folder, summary)
+        def write(refresh: int = 0) -> Any:
+            wanted: Any = {"name": name, "where": tuple(where or ()), "metric": metric, "by": by}
+            report = load_report(folder, **wanted, value=number(target), command=command_line())
+            summary = None
+            try:
+                summary = None if report.real else from_plain(report.experiments[0])[0].federation().summary()
+            except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
+                typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
+            set_aside(folder, report)
+            page, _ = write_report(report, folder, summary, refresh=refresh)
+            return report, page
+
+        if watch:
+            _follow(write, watch)
+        report, page = write()
         show(report.comparison)
         typer.echo(f"\n{report.comparison.answer}\n\n{page}")
+
+
+def _follow(write: Callable[[int], Any], seconds: int) -> None:
+    """Write the page every so many seconds until Ctrl-C; a folder that has no run yet is waited for."""
+    said = ""
+    try:
+        while True:
+            try:
+                line = f"{write(seconds)[1]} is written every {seconds} s; Ctrl-C ends that"
+            except ValueError as error:
+                line = f"{error}; waiting"
+            if line != said:
+                typer.echo(line, err=True)
+            said = line
+            time.sleep(seconds)
+    except KeyboardInterrupt:
+        typer.echo("", err=True)

@@ -113,7 +113,7 @@ def _learning(compared: Comparison, metric: str, facts: Facts) -> Chart | None:
     for name, result in _each(compared):
         rows += _curve(name, result.evaluated, result.metric(metric) * shown_scale(metric))
     title = metric_title(metric, facts.real)
-    on: Any = {"target_on": "y"} if metric == compared.metric else {}
+    on: Any = {"target_on": "y"} if metric == compared.metric and len(compared.names) > 1 else {}
     return _chart(
         f"learning-{metric}", "lines", title.capitalize(), f"{title.capitalize()} by round.", "round", rows, **on
     )
@@ -157,8 +157,9 @@ def _profile(compared: Comparison, facts: Facts) -> Chart | None:
         for label, group in zip(names, groups, strict=True):
             value = float(values[group].mean())
             rows.append(dot(name, "", label, value=value, low=value, high=value))
-    text = "Bars: each client's part of the data. Dots: the part of all seats that it held; strong for "
-    text += "the baseline and the fastest. Clients by data share"
+    text = "Bars: each client's part of the data. Dots: the part of all seats that it held"
+    text += "; strong for the baseline and the fastest" if len(compared.names) > 2 else ""
+    text += ". Clients by data share"
     text += f"; each place is the mean of {K / len(groups):.0f} of the {K:,} clients." if many else f", all {K}."
     title = "Who was selected, against who holds the data, %"
     return _chart("profile", "bars", title, text, "groups of clients" if many else "client", rows)
@@ -213,7 +214,7 @@ def _costs(compared: Comparison, what: str, facts: Facts) -> Chart | None:
     text = f"{metric_title(metric, facts.real).capitalize()} against {x}."
     if what == "seconds":
         text += " The slowest client decides how long a round takes."
-    on: Any = {"target_on": "y"} if metric == compared.metric else {}
+    on: Any = {"target_on": "y"} if metric == compared.metric and len(compared.names) > 1 else {}
     return _chart(
         f"by-{what}", "lines", f"{metric_title(metric, facts.real).capitalize()}, by {x}", text, x, rows, **on
     )

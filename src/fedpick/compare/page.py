@@ -89,25 +89,29 @@ ALONE = {TARGET: " to target", ROUND: " a round"}  # where a title stands withou
 MOVED = [place for place, column in enumerate(SHOWN) if column.group == TARGET]
 
 
-def write_report(report: ComparisonReport, folder: Path, summary: Summary | None = None) -> tuple[Path, Path]:
+def write_report(
+    report: ComparisonReport, folder: Path, summary: Summary | None = None, *, refresh: int = 0
+) -> tuple[Path, Path]:
     """Write report.html and summary.json; return their paths.
 
     Args:
         report: The report.
         folder: Where to write, made where it does not exist.
         summary: Summary of the federation, which is drawn where it is given.
+        refresh: Seconds after which an open page is read again; 0 for never.
     """
     text = json.dumps(report.summary(), indent=1, allow_nan=False)
-    html = write_atomic(folder / "report.html", render_page(report, summary), owner="report")
+    html = write_atomic(folder / "report.html", render_page(report, summary, refresh=refresh), owner="report")
     return html, write_atomic(folder / "summary.json", text + "\n", owner="report")
 
 
-def render_page(report: ComparisonReport, summary: Summary | None = None) -> str:
+def render_page(report: ComparisonReport, summary: Summary | None = None, *, refresh: int = 0) -> str:
     """The page, as HTML.
 
     Args:
         report: The report.
         summary: Summary of the federation, which is drawn where it is given.
+        refresh: Seconds after which an open page is read again; 0 for never.
     """
     compared = report.comparison
     one = len(compared.names) == 1
@@ -116,8 +120,8 @@ def render_page(report: ComparisonReport, summary: Summary | None = None) -> str
     values = [] if one else targets(compared)
     moved = moved_to(compared, values)
     ahead = [] if one or not values else [targets_section(compared, moved[compared.by])]
-    ahead += sweep_section(compared, report.experiments)
-    drawn = sections(compared, known, summary=summary, ahead=ahead)
+    drawn = sweep_section(compared, report.experiments)
+    drawn += sections(compared, known, summary=summary, ahead=ahead)
     lead, rest = split_answer(compared.answer)
     parts = [part("facts", describe(report, summary))]
     if one:
@@ -139,8 +143,8 @@ def render_page(report: ComparisonReport, summary: Summary | None = None) -> str
         parts.append(paragraph("The federation's data are not at hand here, so they are not drawn.", "soft"))
     parts += _details(report)
     if len(values) > 1:
-        parts.append(part("data", "moves", _moves(compared, moved, palette, report.real)))
-    return page(_title(report), parts, kicker=_kicker(report))
+        parts.append(part("data", "moves", _moves(report, moved, palette)))
+    return page(_title(report), parts, kicker=_kicker(report), refresh=refresh)
 
 
 def _places(compared: Comparison) -> dict[str, int]:
@@ -148,7 +152,7 @@ def _places(compared: Comparison) -> dict[str, int]:
     names = dict.fromkeys(name for name in (*DEFAULT_STRATEGIES, *STRATEGIES) if name != "rand")
     order = {name: place for place, name in enumerate(names)}
     fixed = {name: 1 + order[kind] for name in compared.names if (kind := name.split(",")[0]) in order}
-    return {**fixed, compared.baseline: 0}
+    return {**fixed, compared.baseline: 0} if len(compared.names) > 1 else {compared.names[0]: 1}
 
 
 def _title(report: ComparisonReport) -> str:
@@ -169,16 +173,18 @@ def split_answer(answer: str) -> tuple[str, str]:
     >>> split_answer("pow-d wins: it is 1.70 times as fast (1.51 to 1.91). cpow-d may be just as fast.")
     ('pow-d wins: it is 1.70 times as fast', '(1.51 to 1.91). cpow-d may be just as fast.')
     """
-    found = re.match(r"(.*?)(?: (?=\([0-9.]+ to ))|(.*?[.]) ", answer)
-    lead = (found[1] or found[2]) if found else answer
+    found = re.match(r".*?(?:[.](?= )|(?= \([0-9.]+ to ))", answer)
+    lead = found[0] if found else answer
     return lead, answer[len(lead) :].strip().replace(" %", "\xa0%")
 
 
 def _scores(compared: Comparison, palette: Palette) -> str:
-    groups = [(name, len(list(each))) for name, each in groupby(column.group for column in SHOWN)]
-    rows = [(s.name, palette.number(s.name), [column.cell(s) for column in SHOWN]) for s in compared.summaries]
-    title = f"The target is {compared.goal_with_source}."
-    titles = [(column.title, f"{column.title}{ALONE.get(column.group, '')}") for column in SHOWN]
+    one = len(compared.names) == 1  # has no target
+    columns = [column for column in SHOWN if not one or column.group != TARGET]
+    groups = [(name, len(list(each))) for name, each in groupby(column.group for column in columns)]
+    rows = [(s.name, palette.number(s.name), [column.cell(s) for column in columns]) for s in compared.summaries]
+    title = f"The target is {compared.goal_with_source}." if not one else "Where it ended, and what a round takes."
+    titles = [(column.title, f"{column.title}{ALONE.get(column.group, '')}") for column in columns]
     return part("scores", title, groups, titles, rows, winner_of(compared))
 
 
@@ -198,8 +204,9 @@ def _panel(chart: Chart, compared: Comparison, palette: Palette) -> Plain:
     return to_panel(chart, palette, **who, target=target)
 
 
-def _moves(compared: Comparison, moved: dict[str, list[Comparison]], palette: Palette, real: bool) -> Plain:
+def _moves(report: ComparisonReport, moved: dict[str, list[Comparison]], palette: Palette) -> Plain:
     """What the page shows at each target, in each currency."""
+    compared = report.comparison
     scale = shown_scale(compared.metric)
     found: Plain = {
         "names": list(compared.names),
@@ -218,13 +225,14 @@ def _moves(compared: Comparison, moved: dict[str, list[Comparison]], palette: Pa
             "title": seeds_title(each[0]),
             "text": chart.text if chart is not None else "",
             "speed": _panel(chart, compared, palette) if chart is not None else None,
-            "states": [_state(one, real) for one in each],
+            "states": [_state(one, report) for one in each],
         }
     return found
 
 
-def _state(compared: Comparison, real: bool) -> Plain:
+def _state(compared: Comparison, report: ComparisonReport) -> Plain:
     leader = leader_of(compared)
+    sweep = [(part.text, part.charts[0]) for part in sweep_section(compared, report.experiments)]
     spent = [
         [float(f"{n:.4g}") if np.isfinite(n) else None for n in compared.spent_of(name)] for name in compared.names
     ]
@@ -232,7 +240,8 @@ def _state(compared: Comparison, real: bool) -> Plain:
         "answer": split_answer(compared.answer),
         "winner": winner_of(compared),
         "leader": leader,
-        "cards": cards(compared, leader, real),
+        "cards": cards(compared, leader, report.real),
+        "sweep": [[text, chart.text, list(chart.rows)] for text, chart in sweep if chart is not None],
         "cells": [[SHOWN[place].cell(one) for place in MOVED] for one in compared.summaries],
         "spent": spent,
     }

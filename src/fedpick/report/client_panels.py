@@ -87,8 +87,8 @@ def sizes(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float
 def picks(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float | None) -> Any:
     """Who trained in which round."""
     y, height = _rows_of_clients(chart, alt)
-    marks = alt.Chart(alt.NamedData(chart.name)).mark_rect(color=COLOURS[1])
-    x = alt.X("x:Q", title=chart.x, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickMinStep=1))
+    marks = alt.Chart(alt.NamedData(chart.name)).transform_filter("datum.seats > 0").mark_rect(color=COLOURS[1])
+    x = alt.X("x:Q", title=chart.x, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickMinStep=1, tickCount=10))
     drawn = marks.encode(
         x=x,
         x2="x2:Q",

@@ -13,20 +13,23 @@ from fedpick.report.palette import colour_style, dark_style
 from fedpick.storage import cached_text
 
 
-def page(title: str, parts: Iterable[str], *, kicker: str = "") -> str:
+def page(title: str, parts: Iterable[str], *, kicker: str = "", refresh: int = 0) -> str:
     """A complete HTML document.
 
     Args:
         title: Title and first heading.
         parts: Pieces of HTML, as ``paragraph``, ``table``, ``figure`` and the others return them.
         kicker: What kind of page it is, in a word or two above its title.
+        refresh: Seconds after which an open page is read again; 0 for never.
 
     >>> page("Results", [paragraph("All is well.")]).startswith("<!DOCTYPE html>")
     True
     """
     template = _environment().get_template("page.html.j2")
     styles = {"light": colour_style(), "dark": colour_style(dark=True), "marks": dark_style()}
-    text: str = template.render(title=title, body="\n".join(parts), library=_library(), styles=styles, kicker=kicker)
+    body, script = "\n".join(parts), _library()
+    given = {"title": title, "body": body, "library": script, "styles": styles, "kicker": kicker, "refresh": refresh}
+    text: str = template.render(given)
     return text
 
 

@@ -38,7 +38,7 @@ def end_labels(chart: Chart, ends: tuple[float, float]) -> list[ChartRow]:
     heights = {name: HEIGHT * (float(scale(max(row["y"], ends[0]))) - low) / (high - low) for name, row in last.items()}
     reach = [row["x"] for row in chart.rows]
     edge = (min if chart.reverse_x else max)(reach)
-    far = 0.15 * (max(reach) - min(reach))
+    far = 0.25 * (max(reach) - min(reach))
     found = []
     for inside in (False, True):  # those that end at the edge of the chart, and those that end before
         order = [name for name in last if (abs(last[name]["x"] - edge) > far) == inside]
@@ -137,7 +137,8 @@ def dots(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float 
     base = alt.Chart(alt.NamedData(chart.name)).encode(
         x=alt.X("x:N", sort=order, title=chart.x or None, axis=alt.Axis(labelAngle=0)), color=colour_of(palette, alt)
     )
-    scale = alt.Scale(type="log") if chart.log_y else alt.Scale(zero=False)
+    kind: dict[str, Any] = {"type": "log"} if chart.log_y else {"zero": False}
+    scale = alt.Scale(**kind, nice=False, padding=16)
     y = alt.Y("y:Q", title=None, scale=scale, axis=alt.Axis(tickCount=5))
     strong = alt.ExprRef(f"{SHOWN} ? 1 : 0.1")
     tooltip = [

@@ -158,6 +158,13 @@ if (data) {
       seeds.view.data("seeds", rows);
       document.querySelector("#seeds h3").textContent = own.title;
     }
+    const sweep = panels.get("sweep");
+    if (sweep && state.sweep.length) {
+      const [text, note, rows] = state.sweep[0];
+      sweep.view.data("sweep", rows.map((row) => ({ ...row, x: String(row.x) })));
+      document.querySelector("#sweep-title + .soft").textContent = text;
+      document.querySelector("#sweep .soft").textContent = note;
+    }
     const rest = () => tell({ target: moves.targets[at], winner: state.winner, leader: state.leader, most: own.most });
     if (by !== shown && own.speed) {
       shown = by;
