@@ -97,7 +97,6 @@ def compare(
     with cli_errors(debug, output, data=data), announced(f"compare {task}", quiet or as_json):
         from fedpick.compare import (
             CURRENCIES,
-            FILES,
             Choices,
             check_page,
             check_target,
@@ -135,7 +134,7 @@ def compare(
         if metric.startswith("test") and not summary.test:
             raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
         check_page(output)
-        store = open_store(output, "compare", *FILES)
+        store = open_store(output, "compare", "report.html", "summary.json", "comparisons")
         if not quiet and not as_json:
             size = f"{len(chosen)} strategies, {len(chosen[0].seeds)} seeds, {chosen[0].rounds} rounds"
             typer.echo(f"{summary}\n{size}", err=True)

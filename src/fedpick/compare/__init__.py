@@ -2,7 +2,7 @@
 
 from fedpick.compare.charts import partition_chart
 from fedpick.compare.comparison import Comparison
-from fedpick.compare.folder import FILES, check_page, load_report, set_aside
+from fedpick.compare.folder import check_page, load_report, set_aside
 from fedpick.compare.page import render_page, write_report
 from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, make_experiments
 from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, report_on
@@ -12,7 +12,6 @@ __all__ = [
     "COLUMNS",
     "CURRENCIES",
     "DEFAULT_STRATEGIES",
-    "FILES",
     "TASKS",
     "Choices",
     "Comparison",

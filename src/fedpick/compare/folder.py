@@ -22,7 +22,6 @@ from fedpick.results import Result, concatenate
 from fedpick.storage import RunStore, StoredRun, write_atomic
 
 PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
-FILES = (PAGE, SUMMARY, EARLIER)
 METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, unless one is named
 
 
