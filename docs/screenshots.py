@@ -1,6 +1,7 @@
-"""Pictures of a report for the documentation: light, dark and narrow, by a headless Chromium.
+"""Pictures of a report for the documentation, by a headless Chromium: wide, dark, on a phone, and on paper.
 
     fedpick compare && python docs/screenshots.py comparison/report.html
+    python docs/screenshots.py comparison/report.html /tmp/look --whole    # the whole page each time, and A4 as PDF
 
 Needs Chromium (Debian: apt install chromium) and playwright, which `make setup` installs.
 """
@@ -11,21 +12,30 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-LOOKS = {"light": ("light", 1000, 900), "dark": ("dark", 1000, 900), "narrow": ("light", 390, 844)}
+LOOKS = {"light": ("light", 1280, 1100), "dark": ("dark", 1280, 1100), "narrow": ("light", 390, 844)}
+DRAWN = (
+    "document.querySelectorAll('svg.marks').length >= document.querySelectorAll('[data-chart], [data-panel]').length"
+)
 
 
-def main(report: Path, folder: Path) -> None:
+def main(report: Path, folder: Path, whole: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, (scheme, width, height) in LOOKS.items():
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
             page.goto(report.resolve().as_uri())
-            page.wait_for_selector("svg.marks")
-            page.screenshot(path=folder / f"report-{name}.png")
-            page.screenshot(path=folder / f"whole-{name}.png", full_page=True) if "--whole" in sys.argv else None
-            print(folder / f"report-{name}.png")
+            page.wait_for_function(DRAWN)
+            page.wait_for_timeout(300)
+            path = folder / f"report-{name}.png"
+            page.screenshot(path=path, full_page=whole)
+            print(path)
+            if whole and name == "light":
+                page.pdf(path=folder / "report-a4.pdf", format="A4")
+                print(folder / "report-a4.pdf")
         browser.close()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parent / "img")
+    paths = [Path(word) for word in sys.argv[1:] if not word.startswith("--")]
+    main(paths[0], paths[1] if len(paths) > 1 else Path(__file__).parent / "img", "--whole" in sys.argv)

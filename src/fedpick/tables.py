@@ -159,6 +159,7 @@ ROLES: dict[str, Mapping[str, Row | Strategy]] = {
         "bernoulli": Row("fedpick.sim:Bernoulli"),
         "day-and-night": Row("fedpick.sim:DayAndNight"),
         "trace": Row("fedpick.sim:Trace"),
+        "trace-file": Row("fedpick.sim:TraceFile"),
     },
     "RateSchedule": {
         "step-decay": Row("fedpick.sim:StepDecay"),

@@ -24,6 +24,7 @@ Client = Annotated[
     str | None, typer.Option("--client", help="Column of clients.", show_default="client, user, device, ...")
 ]
 Standardize = Annotated[bool, typer.Option("--standardize", help="Bring inputs to mean 0 and standard deviation 1.")]
+By = Annotated[str, typer.Option("--by", help="What the answer counts in: rounds, bytes or seconds.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for runs and reports.")]

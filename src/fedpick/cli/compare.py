@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedpick.cli._common import (
+    By,
     Client,
     Data,
     Debug,
@@ -58,11 +59,19 @@ def compare(
         str | None, typer.Option(help="Value to reach, such as 0.5 or 80%.", show_default="what rand reaches")
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric of the target: loss, test_accuracy, worst_loss, ...")] = "loss",
+    by: By = "rounds",
     eta: Annotated[float | None, typer.Option(help="Learning rate.", show_default="task-specific")] = None,
     model: Annotated[
         str | None, typer.Option(help=f"{', '.join(ROLES['ModelSpec'])}.", show_default="task-specific")
     ] = None,
-    availability: Annotated[str | None, typer.Option(help=f"{', '.join(ROLES['Availability'])}.")] = None,
+    availability: Annotated[
+        str | None, typer.Option(help=f"{', '.join(ROLES['Availability'])}; or a file: a table, FedScale's, FLASH's.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(help="lognormal, or FedScale's client_device_capacity.", show_default="all alike")
+    ] = None,
+    deadline: Annotated[float | None, typer.Option(help="Seconds to train in.", show_default="none")] = None,
+    failures: Annotated[float | None, typer.Option(help="Probability that a selected client drops out.")] = None,
     objective: Annotated[str | None, typer.Option(help="cross-entropy, or minus-probability as the paper.")] = None,
     x: X = None,
     y: Y = None,
@@ -83,9 +92,10 @@ def compare(
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
     with cli_errors(debug, output, data=data), announced(f"compare {task}", quiet or as_json):
-        from fedpick.compare import Choices, check_target, make_experiments, report_on, write_report
+        from fedpick.compare import CURRENCIES, Choices, check_target, make_experiments, report_on, write_report
         from fedpick.experiment import missing, names, run_missing
         from fedpick.report import preload_page
+        from fedpick.validation import one_of
 
         began = time.monotonic()
         choices = Choices(
@@ -97,12 +107,16 @@ def compare(
             eta=eta,
             model=model,
             availability=availability,
+            devices=devices,
+            deadline=deadline,
+            failures=failures,
             objective=objective,
             settings=tuple(settings or ()),
             **columns(x, y, client, standardize),
         )
         value = number(target)
         check_target(metric, value)
+        one_of("compare", "by", by, tuple(CURRENCIES))
         chosen = make_experiments(task, choices)
         summary = chosen[0].federation().summary()
         if metric.startswith("test") and not summary.test:
@@ -118,7 +132,7 @@ def compare(
         with RunProgress(named, stored, quiet or as_json) as progress:
             run_missing(chosen, store, progress)
         preload.join()
-        report = report_on(chosen, store, metric=metric, value=value, command=command_line())
+        report = report_on(chosen, store, metric=metric, value=value, by=by, command=command_line())
         page, plain = write_report(report, output, summary)
         if as_json:
             typer.echo(plain.read_text(), nl=False)
@@ -201,17 +215,18 @@ def show(comparison: Any) -> None:
     """The table of a comparison; in two parts where the terminal is narrow, and folded where it is very narrow."""
     from rich.measure import Measurement
 
-    from fedpick.compare import COLUMNS
+    from fedpick.compare import columns_of
 
-    screen, first, rest = console(wide=200), COLUMNS[:1], COLUMNS[1:]
+    every = columns_of(comparison)
+    screen, first, rest = console(wide=200), every[:1], every[1:]
     results, costs = ([column for column in rest if column.cost is cost] for cost in (False, True))
 
     def fits(table: Any) -> bool:
         found: bool = Measurement.get(screen, screen.options.update(width=500), table).maximum <= screen.width
         return found
 
-    whole = _table(comparison, COLUMNS)
-    for part in (COLUMNS,) if fits(whole) else ([*first, *results], [*first, *costs]):
+    whole = _table(comparison, every)
+    for part in (every,) if fits(whole) else ([*first, *results], [*first, *costs]):
         table = _table(comparison, part)
         screen.print(table if fits(table) else _table(comparison, part, fold=True))
 

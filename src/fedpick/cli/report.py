@@ -1,7 +1,9 @@
 """``fedpick report``: the page of the runs in a folder."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,28 +18,64 @@ def report(
     metric: Annotated[
         str | None, typer.Option(help="Metric of the target: loss, test_loss, test_accuracy, ...", show_default="loss")
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="What the answer counts in: rounds, bytes, seconds.", show_default="that of the comparison"),
+    ] = None,
+    watch: Annotated[
+        int, typer.Option(min=0, help="Write the page again every so many seconds, until Ctrl-C.", show_default="no")
+    ] = 0,
     data: Data = None,
     debug: Debug = False,
 ) -> None:
     """Draw report.html and summary.json of the runs in a folder, side by side.
+
+    With --watch, a page that is open in a browser reads itself again: a federation on Flower can be followed.
 
     Examples:
 
       fedpick report comparison
 
       fedpick report results --metric test_accuracy --target 0.8
+
+      fedpick report comparison --by bytes
+
+      fedpick report federation --watch 10
     """
     with cli_errors(debug, data=data):
         from fedpick.cli.compare import number, show
         from fedpick.compare import load_report, write_report
         from fedpick.experiment import from_plain
 
-        report = load_report(folder, metric=metric, value=number(target), command=command_line())
-        summary = None
-        try:
-            summary = from_plain(report.experiments[0])[0].federation().summary()
-        except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
-            typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
-        page, _ = write_report(report, folder, summary)
+        def write(refresh: int = 0) -> Any:
+            report = load_report(folder, metric=metric, value=number(target), by=by, command=command_line())
+            summary = None
+            try:
+                summary = None if report.real else from_plain(report.experiments[0])[0].federation().summary()
+            except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
+                typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
+            page, _ = write_report(report, folder, summary, refresh=refresh)
+            return report, page
+
+        if watch:
+            _follow(write, watch)
+        report, page = write()
         show(report.comparison)
         typer.echo(f"\n{report.comparison.answer}\n\n{page}")
+
+
+def _follow(write: Callable[[int], Any], seconds: int) -> None:
+    """Write the page every so many seconds until Ctrl-C; a folder that has no run yet is waited for."""
+    said = ""
+    try:
+        while True:
+            try:
+                line = f"{write(seconds)[1]} is written every {seconds} s; Ctrl-C ends that"
+            except ValueError as error:
+                line = f"{error}; waiting"
+            if line != said:
+                typer.echo(line, err=True)
+            said = line
+            time.sleep(seconds)
+    except KeyboardInterrupt:
+        typer.echo("", err=True)

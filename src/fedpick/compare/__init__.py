@@ -1,12 +1,15 @@
 """Which clients should I train on, and what do I gain? Strategies side by side on one task, with an answer in words."""
 
 from fedpick.compare.charts import partition_chart
-from fedpick.compare.comparison import Comparison, StrategySummary, check_target
+from fedpick.compare.comparison import Comparison
+from fedpick.compare.page import render_page, write_report
 from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, make_experiments
-from fedpick.compare.report import COLUMNS, ComparisonReport, load_report, render_page, report_on, write_report
+from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, load_report, report_on
+from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target
 
 __all__ = [
     "COLUMNS",
+    "CURRENCIES",
     "DEFAULT_STRATEGIES",
     "TASKS",
     "Choices",
@@ -14,6 +17,7 @@ __all__ = [
     "ComparisonReport",
     "StrategySummary",
     "check_target",
+    "columns_of",
     "load_report",
     "make_experiments",
     "partition_chart",

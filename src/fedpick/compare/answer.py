@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
+from fedpick.compare.summary import Currency
 from fedpick.metrics import Numbers, is_accuracy
 from fedpick.results import Interval, Result, interval, median_interval
 
@@ -24,6 +25,12 @@ class Compared(Protocol):
     def baseline(self) -> str: ...
     @property
     def goal(self) -> str: ...
+    @property
+    def by(self) -> str: ...
+    @property
+    def currency(self) -> Currency: ...
+    def total(self, name: str, what: str) -> Numbers: ...
+    def spent_of(self, name: str, what: str | None = ...) -> Numbers: ...
     def of(self, name: str) -> Result: ...
     def rounds_of(self, name: str) -> Numbers: ...
     def rows(self, one: str, other: str) -> tuple[list[int], list[int]]: ...
@@ -114,9 +121,10 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     gains = {name: compared.speed_up(name, _each(others)) for name in others}
     best = max(reached, key=lambda name: gains[name].mean)
     gain, bound = gains[best], compared.bound(best)
-    size = f"it is {bound} {gain.mean:.2f} times as fast as {base} to {goal}".replace("  ", " ")
+    money = compared.currency
+    size = f"it is {bound} {gain.mean:.2f} times as {money.adjective} as {base} to {goal}".replace("  ", " ")
     if not np.isfinite(gain.high):
-        return f"With one seed nothing is sure. The fastest is {best}: {size}. Give more seeds."
+        return f"With one seed nothing is sure. The {money.superlative} is {best}: {size}. Give more seeds."
     seeds, _ = compared.rows(best, base)
     sure = f"{gain.low:.2f} to {gain.high:.2f}; 95 % sure over {len(seeds)} paired seeds"
     sure += f" and {len(others)} comparisons" if len(others) > 1 else ""
@@ -124,17 +132,19 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         sure = f"{len(seeds)} seeds do not say how sure that is; give more"
     # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.
     if gain.low > 1 and bound in ("", "at least"):
-        middles = [median_interval(compared.rounds_of(name))[0] for name in (best, base)]
-        rounds = [f"{n:.0f}" if np.isfinite(n) else f"more than {compared.of(base).rounds}" for n in middles]
+        middles = [median_interval(compared.spent_of(name))[0] for name in (best, base)]
+        most = money.text(float(compared.total(base, compared.by)[:, -1].mean()))
+        amounts = [money.text(n) if np.isfinite(n) else f"more than {most}" for n in middles]
         little = " by little" if gain.mean < LITTLE else ""
         traffic = compared.traffic(best)
-        cost = f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) else ""
-        words = f"{best} wins{little}: {size} ({sure}), with a median of {rounds[0]} rounds against {rounds[1]}"
+        cost = f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) and compared.by != "bytes" else ""
+        words = f"{best} wins{little}: {size} ({sure}), with a median of {amounts[0]} {money.unit} against {amounts[1]}"
         level = [name for name in others if name != best and compared.factor(name, best).low <= 1]
         return f"{words}{cost}.{_level(compared, best, level)}{_use(compared, best, level)}"
     if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
         return f"{base} wins. The next is {best}: {size} ({sure})."
-    first = f"The fastest is {best}" if gain.mean > 1 else f"{base} is the fastest here; the next is {best}"
+    first = f"{base} is the {money.superlative} here; the next is {best}"
+    first = f"The {money.superlative} is {best}" if gain.mean > 1 else first
     return f"Nothing beats {base} for sure. {first}: {size} ({sure})."
 
 
@@ -162,8 +172,8 @@ def _level(compared: Compared, best: str, level: list[str]) -> str:
     if not level:
         return ""
     least = min(level, key=compared.traffic)
-    words = f" {_listed(level)} may be just as fast"
-    if compared.traffic(least) < compared.traffic(best):
+    words = f" {_listed(level)} may be just as {compared.currency.adjective}"
+    if compared.by != "bytes" and compared.traffic(least) < compared.traffic(best):
         times = f"{compared.traffic(least):.2g}"
         much = "as much as" if times == "1" else f"{times} times the traffic of"
         words += f", and {least} sends least: {much} {compared.baseline}"

@@ -1,136 +1,245 @@
 """The pictures of a comparison, each with a title that says what it shows and the same in words."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedpick.compare.comparison import Comparison
+from fedpick.metrics import Numbers, is_accuracy
 from fedpick.report import Chart, ChartRow, cell, curve, dot, thin_indices
+from fedpick.results import Result
 from fedpick.sim import Summary
 
-MOST_CLIENTS = 60  # in a heat map; more cannot be told apart
+MOST_CLIENTS = 200  # in a heat map or side by side; more cannot be told apart
+MOST_CELLS = 60  # of rounds in the chart of who trained when
+SHARE = "data share"
 
 
-def charts(compared: Comparison, summary: Summary | None = None) -> list[Chart]:
-    """All of them that the results have numbers for; ``summary`` is of the federation."""
+class Section(NamedTuple):
+    """A part of the page: its title, a sentence about it, and its charts."""
+
+    name: str
+    title: str
+    text: str
+    charts: tuple[Chart | None, ...]
+
+
+class Facts(NamedTuple):
+    """What the charts must know beside the results: who the clients are, and whether the federation is a real one."""
+
+    clients: tuple[str, ...]
+    real: bool = False
+
+
+def sections(
+    compared: Comparison, facts: Facts, *, summary: Summary | None = None, ahead: Sequence[Section] = ()
+) -> list[Section]:
+    """All of the charts that the results have numbers for.
+
+    Args:
+        compared: The results.
+        facts: What the charts must know beside them.
+        summary: Of the federation, which is drawn where it is given.
+        ahead: Sections that come after the first.
+    """
+    one = len(compared.names) == 1
+    learning = [_learning(compared, metric, facts) for metric in _measured(compared)]
+    costs = [_costs(compared, what, facts) for what in ("bytes", "seconds")]
+    people = [_profile(compared, facts), *_fairness(compared), _skew(compared)]
+    spread = (
+        "The line is the mean over the seeds, the band one standard deviation, drawn for the baseline and the fastest."
+    )
+    seeds = max(len(result.runs) for result in compared.results)
     found = [
-        _learning(compared),
-        _race(compared),
-        _profile(compared),
-        _fairness(compared),
-        _skew(compared),
-        _costs(compared),
+        Section(
+            "learning",
+            "How it learns" if one else "How fast each strategy learns",
+            spread if seeds > 1 else "",
+            (*learning,),
+        ),
+        *ahead,
+        Section("costs", "What it costs to get there", "All traffic counts, polls included.", (*costs,)),
+        Section(
+            "clients", "Who trains, and who is left behind", "", (*people, *([_picks(compared, facts)] if one else []))
+        ),
     ]
-    if summary is not None:
-        found.append(partition_chart(summary))
-    return [chart for chart in found if chart is not None]
+    if summary is not None and summary.labels.shape[1] > 0:
+        drawn = partition_chart(summary)
+        sizes = {row["y"]: {**row, "name": "", "panel": ""} for row in drawn.rows}
+        bars = Chart(
+            "sizes", "sizes", title="Samples of each client", text="How many samples each client holds.",
+            rows=tuple(sizes.values()), x="samples", y="client",
+        )  # fmt: skip
+        labels = replace(drawn, title="Samples of each label at each client")
+        found.append(Section("data", f"Who holds what: {summary.name}", "", (labels, bars)))
+    kept = [part._replace(charts=tuple(chart for chart in part.charts if chart is not None)) for part in found]
+    return [part for part in kept if part.charts]
 
 
-def _each(compared: Comparison) -> Iterator[tuple[str, Any]]:
+def shown_scale(metric: str) -> int:
+    """What a metric is multiplied with to be shown: accuracies are per cent."""
+    return 100 if is_accuracy(metric) else 1
+
+
+def metric_title(metric: str, real: bool = False) -> str:
+    """A metric in words, with its unit."""
+    if real and metric == "loss":
+        return "loss on the clients that evaluated"
+    words = {"loss": "global loss", "mean_accuracy": "accuracy, mean over the clients"}
+    return words.get(metric, metric.replace("_", " ")) + (", %" if is_accuracy(metric) else "")
+
+
+def _each(compared: Comparison) -> Iterator[tuple[str, Result]]:
     yield from zip(compared.names, compared.results, strict=True)
 
 
-def _learning(compared: Comparison) -> Chart | None:
-    rows: list[ChartRow] = []
-    for metric, panel in (("loss", "global loss"), ("test_accuracy", "test accuracy, %")):
-        for name, result in _each(compared):
-            values = result.metric(metric) * (100 if metric == "test_accuracy" else 1)
-            rows += _known(curve(name, panel, result.evaluated, values=values))
-    title = "How fast each strategy learns"
-    text = "Global loss and test accuracy by round: the mean over the seeds, with a band of one standard deviation."
-    return _chart("learning", "lines", title, text, "round", "", rows)
+def _measured(compared: Comparison) -> list[str]:
+    """The metrics that are drawn: that of the target first, then accuracy and loss."""
+    wanted = dict.fromkeys([compared.metric, "test_accuracy", "loss"])
+    if not any(_known(compared, metric) for metric in ("test_accuracy",)):
+        wanted["mean_accuracy"] = None
+    order = sorted(wanted, key=lambda metric: not is_accuracy(metric))
+    return [metric for metric in order if _known(compared, metric)]
 
 
-def _race(compared: Comparison) -> Chart | None:
+def _known(compared: Comparison, metric: str) -> bool:
+    return any(np.isfinite(result.metric(metric)).any() for result in compared.results)
+
+
+def _learning(compared: Comparison, metric: str, facts: Facts) -> Chart | None:
     rows: list[ChartRow] = []
-    missed = f"not within {max(result.rounds for result in compared.results)} rounds"
     for name, result in _each(compared):
-        for n in result.rounds_to(compared.metric, compared.threshold):
-            at = float(n if np.isfinite(n) else result.rounds)
-            rows.append(
-                {**dot(name, "", name, value=at, low=at, high=at), "mark": "reached" if np.isfinite(n) else missed}
-            )
-    ends = {row["mark"] for row in rows}
-    text = f"Rounds until {compared.goal}: a mark for each seed, a line for the median."
-    text += f" A cross is a seed that did not get there ({missed})." if missed in ends else ""
-    return _chart("race", "strip", f"How many rounds each seed takes to {compared.goal}", text, "", "rounds", rows)
+        rows += _curve(name, result.evaluated, result.metric(metric) * shown_scale(metric))
+    title = metric_title(metric, facts.real)
+    on: Any = {"target_on": "y"} if metric == compared.metric and len(compared.names) > 1 else {}
+    return _chart(
+        f"learning-{metric}", "lines", title.capitalize(), f"{title.capitalize()} by round.", "round", rows, **on
+    )
 
 
-def _profile(compared: Comparison) -> Chart | None:
+def seeds_title(compared: Comparison) -> str:
+    """The title of the chart of what each seed spends."""
+    unit = compared.currency.unit
+    return f"{unit[0].upper()}{unit[1:]} to the target, seed by seed"
+
+
+def seeds_chart(compared: Comparison, spent: Sequence[Numbers], most: float) -> Chart | None:
+    """What each seed spends to the target."""
+    rows: list[ChartRow] = []
+    for name, amounts in zip(compared.names, spent, strict=True):
+        for amount in amounts:
+            there = bool(np.isfinite(amount))
+            at = float(amount) if there else most
+            row = dot(name, "", name, value=at, low=at, high=at)
+            rows.append({**row, "mark": "reached" if there else "not reached"})
+    text = "A mark for each seed, a tick at the median; a cross is a seed that did not get there."
+    return _chart("seeds", "strip", seeds_title(compared), text, "", rows)
+
+
+def _profile(compared: Comparison, facts: Facts) -> Chart | None:
     first = compared.results[0]
     K = first.shares.shape[1]
-    if any(result.shares.shape[1] != K for result in compared.results):
+    if any(result.shares.shape[1] != K for result in compared.results) or K < 2:
         return None
-    rank = np.arange(1, K + 1)
+    order = np.argsort(-first.shares.mean(axis=0), kind="stable")
+    groups = [group for group in np.array_split(order, min(K, MOST_CLIENTS)) if len(group)]
+    many = len(groups) < K
+    names = [f"{i}" for i in range(1, len(groups) + 1)] if many else [facts.clients[client] for client in order]
     rows: list[ChartRow] = []
+    share = 100 * first.shares.mean(axis=0)
+    parts = [(SHARE, share)]
     for name, result in _each(compared):
-        counts, order = result.counts, np.argsort(-result.shares, kind="stable")
-        seats = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        rows += _known(curve(name, "", rank, values=np.take_along_axis(seats, order, axis=1)))
-    rows += curve("data share", "", rank, values=100 * -np.sort(-first.share.reshape(-1, K)))
-    text = (
-        "The part of all seats that each client held, clients sorted by their part of the data, which is drawn as well."
-    )
-    return _chart(
-        "profile", "lines", "Who was selected, against who holds the data", text, "client, by data share", "%", rows
-    )
+        counts = result.counts
+        parts.append((name, (100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).mean(axis=0)))
+    for name, values in parts:
+        for label, group in zip(names, groups, strict=True):
+            value = float(values[group].mean())
+            rows.append(dot(name, "", label, value=value, low=value, high=value))
+    text = "Bars: each client's part of the data. Dots: the part of all seats that it held"
+    text += "; strong for the baseline and the fastest" if len(compared.names) > 2 else ""
+    text += ". Clients by data share"
+    text += f"; each place is the mean of {K / len(groups):.0f} of the {K:,} clients." if many else f", all {K}."
+    title = "Who was selected, against who holds the data, %"
+    return _chart("profile", "bars", title, text, "groups of clients" if many else "client", rows)
 
 
-def _fairness(compared: Comparison) -> Chart | None:
-    rows: list[ChartRow] = []
-    middle, worst = "half of the clients are below; band: 8 in 10", "the worst client"
+def _fairness(compared: Comparison) -> list[Chart | None]:
+    middle: list[ChartRow] = []
+    worst: list[ChartRow] = []
     for name, result in _each(compared):
+        worst += _curve(name, result.evaluated, result.metric("worst_loss"))
         if "client_loss" not in result.metrics:
             continue
         low, half, high = (np.quantile(result.metrics["client_loss"], q, axis=-1).mean(axis=0) for q in (0.1, 0.5, 0.9))
         keep = thin_indices(len(half))
-        for row, down, up in zip(
-            curve(name, middle, result.evaluated, values=half), low[keep], high[keep], strict=True
-        ):
-            rows.append({**row, "low": float(f"{down:.6g}"), "high": float(f"{up:.6g}")})
-    for name, result in _each(compared):
-        rows += curve(name, worst, result.evaluated, values=result.metric("worst_loss"))
-    text = (
-        "The clients' own losses by round, mean over the seeds: the median client with the band from the 10th to the "
-        "90th percentile, and the client that is worst off."
-    )
-    return _chart("fairness", "lines", "How the loss spreads over the clients", text, "round", "loss", _known(rows))
+        for row, down, up in zip(curve(name, "", result.evaluated, values=half), low[keep], high[keep], strict=True):
+            middle.append({**row, "low": float(f"{down:.6g}"), "high": float(f"{up:.6g}")})
+    text = "The loss of the client in the middle, by round; the band holds 8 of 10 clients."
+    return [
+        _chart(
+            "worst",
+            "lines",
+            "Loss of the worst client",
+            "The loss of the client that is worst off, by round.",
+            "round",
+            worst,
+        ),
+        _chart("middle", "lines", "Loss of the median client", text, "round", _finite(middle)),
+    ]
 
 
 def _skew(compared: Comparison) -> Chart | None:
     rows: list[ChartRow] = []
     for name, result in _each(compared):
         skew = result.metric("skew")[:, 1:]  # before the first round nobody was selected
-        with np.errstate(invalid="ignore"):
-            finite = np.isfinite(skew).all(axis=0)
-        rows += curve(name, "", result.evaluated[1:][finite], values=skew[:, finite]) if finite.any() else []
+        rows += _curve(name, result.evaluated[1:], skew)
     text = (
         "The selection skew: the loss of the selected clients over that of all clients. Above 1, selection prefers "
         "those who are worse off: faster, at the price of a bias. It is taken after training, which has lowered the "
         "loss of those who were just selected: even rand may lie below 1."
     )
-    return _chart("skew", "lines", "How far selection leans towards high losses", text, "round", "skew", rows)
+    return _chart("skew", "lines", "How far selection leans towards high losses", text, "round", rows, rule=1.0)
 
 
-def _costs(compared: Comparison) -> Chart | None:
+def _costs(compared: Comparison, what: str, facts: Facts) -> Chart | None:
     rows: list[ChartRow] = []
-    accuracy = all(np.isfinite(result.metric("test_accuracy")).all() for result in compared.results)
-    metric, factor = ("test_accuracy", 100) if accuracy else ("loss", 1)
+    metric = next(iter(_measured(compared)), "loss")
     for name, result in _each(compared):
-        costs = result.costs
-        for panel, spent in (
-            ("against megabytes sent", (costs["bytes_down"] + costs["bytes_up"]) / 1e6),
-            ("against simulated seconds", costs["seconds"]),
-        ):
-            total = np.concatenate([[0.0], np.asarray(spent, float).mean(axis=0).cumsum()])
-            rows += curve(name, panel, total[result.evaluated], values=factor * result.metric(metric))
-    what = "test accuracy, %" if accuracy else "global loss"
-    text = (
-        f"{what[0].upper()}{what[1:]} against all traffic, polls included, and against simulated time, in which the "
-        "slowest client decides how long a round takes (1,000 samples and 1 MB per second)."
+        spent = compared.total(name, what).mean(axis=0)
+        rows += _curve(name, spent[result.evaluated], result.metric(metric) * shown_scale(metric))
+    clock = "seconds" if facts.real else "simulated seconds"
+    x = "megabytes" if what == "bytes" else clock
+    text = f"{metric_title(metric, facts.real).capitalize()} against {x}."
+    if what == "seconds":
+        text += " The slowest client decides how long a round takes."
+    on: Any = {"target_on": "y"} if metric == compared.metric and len(compared.names) > 1 else {}
+    return _chart(
+        f"by-{what}", "lines", f"{metric_title(metric, facts.real).capitalize()}, by {x}", text, x, rows, **on
     )
-    return _chart("costs", "lines", "What it costs to get there", text, "", what, _known(rows))
+
+
+def _picks(compared: Comparison, facts: Facts) -> Chart | None:
+    """Who trained in which round, of the first run; several rounds together where there are many."""
+    result = compared.results[0]
+    K, rounds = result.shares.shape[1], result.rounds
+    if not 2 <= K <= MOST_CLIENTS or not rounds:
+        return None
+    step = -(-rounds // MOST_CELLS)
+    counts = np.zeros((K, -(-rounds // step)), int)
+    for t, seats in enumerate(result.records["clients"][0]):
+        np.add.at(counts[:, t // step], seats[seats >= 0], 1)
+    order = np.argsort(-result.shares[0], kind="stable")
+    rows: list[ChartRow] = []
+    for client in order:
+        for t in range(counts.shape[1]):
+            if counts[client, t] or t == 0:  # everybody has a row
+                row = {"x": t * step + 0.5, "x2": min((t + 1) * step, rounds) + 0.5, "y": facts.clients[client]}
+                rows.append({"name": "", "panel": "", **row, "seats": int(counts[client, t])})
+    text = "Who trained in which round" + (f", {step} rounds to a cell" if step > 1 else "")
+    text += ". The client with most data is on top." + (" Of the first seed." if len(result.runs) > 1 else "")
+    return _chart("picks", "picks", "Who trained when", text, "round", rows, y="client")
 
 
 def partition_chart(summary: Summary) -> Chart:
@@ -138,8 +247,10 @@ def partition_chart(summary: Summary) -> Chart:
     order = np.argsort(-summary.sizes, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_CLIENTS)).round().astype(int))]
     rows = [
-        cell(str(label), int(client), samples=int(summary.labels[client, label]), size=int(summary.sizes[client]))
-        for client in shown
+        cell(
+            summary.class_name(label), name, samples=int(summary.labels[client, label]), size=int(summary.sizes[client])
+        )
+        for client, name in zip(shown, _different([summary.client_name(int(client)) for client in shown]), strict=True)
         for label in range(summary.labels.shape[1])
     ]
     few = "" if len(shown) == len(order) else f" {len(shown)} of the {len(order)} clients are shown, evenly by size."
@@ -149,9 +260,20 @@ def partition_chart(summary: Summary) -> Chart:
     )
 
 
-def _known(rows: list[ChartRow]) -> list[ChartRow]:
+def _different(names: Sequence[str]) -> list[str]:
+    """Names, with a number behind those that occur twice: places on an axis must differ."""
+    return [f"{name} ({place})" if names.count(name) > 1 else name for place, name in enumerate(names)]
+
+
+def _curve(name: str, x: Numbers, values: Numbers) -> list[ChartRow]:
+    """A curve of what is finite in every run."""
+    finite = np.isfinite(values).all(axis=0)
+    return _finite(curve(name, "", np.asarray(x)[finite], values=values[:, finite])) if finite.any() else []
+
+
+def _finite(rows: list[ChartRow]) -> list[ChartRow]:
     return [row for row in rows if np.isfinite([row["y"], row["low"], row["high"]]).all()]
 
 
-def _chart(name: str, kind: Any, title: str, text: str, x: str, y: str, rows: list[ChartRow]) -> Chart | None:
-    return Chart(name, kind, title=title, text=text, x=x, y=y, rows=tuple(rows)) if rows else None
+def _chart(name: str, kind: Any, title: str, text: str, x: str, rows: list[ChartRow], **more: Any) -> Chart | None:
+    return Chart(name, kind, title=title, text=text, x=x, rows=tuple(rows), **more) if rows else None

@@ -1,51 +1,15 @@
 """A comparison of strategies: a summary of each, and one sentence that says who wins and how sure that is."""
 
 import functools
-from dataclasses import KW_ONLY, dataclass
-from typing import NamedTuple
+from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
 
 from fedpick.compare.answer import SURE, answer
+from fedpick.compare.summary import CURRENCIES, Currency, StrategySummary, check_target, spent_to, totals
 from fedpick.metrics import METRICS, Numbers, is_accuracy
 from fedpick.results import Interval, Result, Spread, interval, median_interval
-from fedpick.validation import one_of, require
-
-
-class StrategySummary(NamedTuple):
-    """One strategy: rounds to the target, speed-up over the baseline, final metrics, and costs.
-
-    ``rounds`` is a median with its interval; ``speed_up`` is paired over seeds, and ``bound`` is "at least" or
-    "at most" where some runs do not reach the target. ``final`` is each metric after the last round.
-    """
-
-    name: str
-    seeds: int
-    played: int
-    reached: int
-    rounds: tuple[float, float, float]
-    speed_up: Interval | None
-    bound: str
-    final: dict[str, Spread]
-    messages: float
-    megabytes: float
-    messages_to_target: float
-    megabytes_to_target: float
-
-
-def check_target(metric: str, value: float | None) -> None:
-    """Raise where this metric and value are no target.
-
-    Args:
-        metric: The metric.
-        value: The value to reach; None for what every run of the baseline reaches.
-    """
-    one_of("compare", "metric", metric, METRICS)
-    if value is not None:
-        require("compare", "target", value, "a finite number", np.isfinite)
-        if is_accuracy(metric) and not 0 <= value <= 1:
-            rule = "a part, such as 0.8 or 80%"
-            raise ValueError(f"compare: target of {metric} must be {rule}, got {value:g}")
+from fedpick.validation import one_of
 
 
 @dataclass(frozen=True)
@@ -58,6 +22,7 @@ class Comparison:
         metric: The metric of the target.
         value: The target; left out, it is what every run of the baseline reaches.
         reference: The baseline; where it is not among the names, the first of them.
+        by: What the way to the target is counted in: "rounds", "bytes" or "seconds".
 
     >>> from fedpick import PowerOfChoice, Rand
     >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
@@ -74,14 +39,29 @@ class Comparison:
     _: KW_ONLY
     value: float | None = None
     reference: str = "rand"
+    by: str = "rounds"
 
     def __post_init__(self) -> None:
         check_target(self.metric, self.value)
+        one_of("compare", "by", self.by, tuple(CURRENCIES))
         if not self.names or len(self.names) != len(self.results):
             rule = "names must be one for each result, and one at least"
             raise ValueError(f"Comparison: {rule}, got {len(self.names)} for {len(self.results)} results")
         if self.metric != "loss" and not np.isfinite(self.of(self.baseline).metric(self.metric)).any():
             raise ValueError(f"compare: metric {self.metric} must have been measured, got none for {self.baseline}")
+
+    def at(self, value: float, by: str | None = None) -> "Comparison":
+        """The same with another target, and in another currency."""
+        moved = replace(self, value=value, by=by or self.by)
+        moved.__dict__.update(
+            finals=self.finals, rates=self.rates, _totals=self._totals
+        )  # they do not depend on the target
+        return moved
+
+    @property
+    def currency(self) -> Currency:
+        """What the way to the target is counted in."""
+        return CURRENCIES[self.by]
 
     @functools.cached_property
     def baseline(self) -> str:
@@ -131,30 +111,36 @@ class Comparison:
         return answer(self)
 
     def speed_up(self, name: str, level: float = SURE) -> Interval:
-        """How many times fewer rounds than the baseline's: a geometric mean over paired seeds, with its interval.
+        """How many times fewer rounds (bytes, seconds) than the baseline's: a geometric mean over paired seeds.
 
         A run that does not reach the target counts as if it did at its end, so that the factor is rather too near to 1.
         """
         return self.factor(self.baseline, name, level)
 
     def factor(self, one: str, other: str, level: float = SURE) -> Interval:
-        """How many times fewer rounds the other takes than the one."""
+        """How many times fewer rounds (bytes, seconds) the other takes than the one."""
         slow, fast = self._paired(one, other)
-        # Rounds are known to the next evaluation only: identical seeds do not imply zero variance.
-        steps = [np.diff(self.of(name).evaluated).max(initial=1) for name in (one, other)]
+        # The target is seen at the next evaluation only: identical seeds do not imply zero variance.
+        steps = [self._step(name) for name in (one, other)]
         blur = np.sqrt(np.mean((steps[0] / slow) ** 2 + (steps[1] / fast) ** 2) / 12)
         found = interval(np.log(slow / fast), level, blur)
         with np.errstate(over="ignore"):
             return Interval(*(float(np.exp(number)) for number in found))
 
     def _paired(self, one: str, other: str) -> tuple[Numbers, Numbers]:
-        """Rounds to the target of both for each seed that both have."""
+        """What both spend to the target for each seed that both have; 1 round at least."""
         places = self.rows(one, other)
         found = []
         for name, rows in zip((one, other), places, strict=True):
-            rounds, last = self.rounds_of(name)[rows], max(self.of(name).rounds, 1)
-            found.append(np.where(np.isfinite(rounds), np.maximum(rounds, 1), last))
+            rounds, total = self.rounds_of(name)[rows], self.total(name, self.by)[rows]
+            last = total.shape[1] - 1
+            counted = np.where(np.isfinite(rounds), np.clip(rounds, min(1, last), None), last)
+            found.append(np.maximum(spent_to(total, counted), 1 if self.by == "rounds" else 1e-9))
         return found[0], found[1]
+
+    def _step(self, name: str) -> float:
+        """What is spent between two evaluations, at the most."""
+        return float(np.diff(self.total(name, self.by)[:, self.of(name).evaluated], axis=1).max(initial=0)) or 1.0
 
     def rows(self, one: str, other: str) -> tuple[list[int], list[int]]:
         """The rows of the seeds that both have."""
@@ -175,11 +161,41 @@ class Comparison:
         mine, plain = (self.summaries[self.names.index(each)].megabytes_to_target for each in (name, self.baseline))
         return mine / plain if plain and np.isfinite(plain) else float("nan")
 
+    @functools.cached_property
+    def finals(self) -> dict[str, dict[str, Spread]]:
+        """Each metric of each strategy after the last round."""
+        return {
+            name: {metric: Spread.of(self.of(name).metric(metric)[:, -1]) for metric in METRICS} for name in self.names
+        }
+
+    @functools.cached_property
+    def rates(self) -> dict[str, tuple[float, float]]:
+        """Messages and megabytes a round of each strategy."""
+        costs = {name: self.of(name).costs for name in self.names}
+        return {
+            name: (float(each["messages"].mean()), float(((each["bytes_down"] + each["bytes_up"]) / 1e6).mean()))
+            for name, each in costs.items()
+        }
+
+    def total(self, name: str, what: str) -> Numbers:
+        """What a strategy has spent before each round, [R, T + 1]: "rounds", "bytes" (in MB), "seconds", "messages"."""
+        if (name, what) not in self._totals:
+            self._totals[name, what] = totals(self.of(name), what)
+        return self._totals[name, what]
+
+    @functools.cached_property
+    def _totals(self) -> dict[tuple[str, str], Numbers]:
+        return {}
+
+    def spent_of(self, name: str, what: str | None = None) -> Numbers:
+        """What a strategy spends to the target, one number per seed; in the comparison's own currency by default."""
+        return spent_to(self.total(name, what or self.by), self.rounds_of(name))
+
     def _summary(self, name: str) -> StrategySummary:
-        result = self.of(name)
-        rounds = self.rounds_of(name)
-        costs = result.costs
-        traffic = (costs["bytes_down"] + costs["bytes_up"]) / 1e6
+        result, rounds = self.of(name), self.rounds_of(name)
+        messages, bytes_, seconds = (
+            median_interval(self.spent_of(name, what))[0] for what in ("messages", "bytes", "seconds")
+        )
         return StrategySummary(
             name=name,
             seeds=len(result.runs),
@@ -188,24 +204,26 @@ class Comparison:
             rounds=median_interval(rounds),
             speed_up=None if name == self.baseline else self.speed_up(name),
             bound=self.bound(name),
-            final={metric: Spread.of(result.metric(metric)[:, -1]) for metric in METRICS},
-            messages=float(costs["messages"].mean()),
-            megabytes=float(traffic.mean()),
-            messages_to_target=_spent(costs["messages"], rounds),
-            megabytes_to_target=_spent(traffic, rounds),
+            final=self.finals[name],
+            messages=self.rates[name][0],
+            megabytes=self.rates[name][1],
+            messages_to_target=messages,
+            megabytes_to_target=bytes_,
+            seconds_to_target=seconds,
+            by=self.by,
+            spent=median_interval(self.spent_of(name)),
         )
 
     def rounds_of(self, name: str) -> Numbers:
         """Rounds to the target, one per seed."""
-        return self.of(name).rounds_to(self.metric, self.threshold)
+        if name not in self._rounds:
+            self._rounds[name] = self.of(name).rounds_to(self.metric, self.threshold)
+        return self._rounds[name]
+
+    @functools.cached_property
+    def _rounds(self) -> dict[str, Numbers]:
+        return {}
 
     def of(self, name: str) -> Result:
         """The runs of a strategy."""
         return self.results[self.names.index(name)]
-
-
-def _spent(costs: Numbers, rounds: Numbers) -> float:
-    """The median over seeds of what was spent until the target; inf where it was not reached."""
-    total = np.concatenate([np.zeros((len(costs), 1)), costs.cumsum(axis=1)], axis=1)
-    spent = [total[run, int(n)] if np.isfinite(n) else np.inf for run, n in enumerate(rounds)]
-    return median_interval(spent)[0]

@@ -61,6 +61,9 @@ OPTIONS = {  # by the setting that each of them is
     "model": "model.kind",
     "objective": "model.objective",
     "availability": "availability.kind",
+    "devices": "devices.kind",
+    "deadline": "devices.deadline",
+    "failures": "failures.probability",
     "strategies": "selector.kind",
     "m": "selector.m",
     "d": "selector.d",
@@ -83,7 +86,10 @@ class Choices:
         seeds: Runs of each strategy.
         eta: Learning rate.
         model: The model's kind.
-        availability: The availability's kind.
+        availability: The availability's kind, or the path of a file that ``TraceFile`` reads.
+        devices: "lognormal", or the path of FedScale's client_device_capacity.
+        deadline: Seconds to train in.
+        failures: The probability that a selected client drops out.
         objective: The model's objective.
         x: Columns of inputs in a file of yours, or patterns such as "pixel*".
         y: The column of labels.
@@ -103,6 +109,9 @@ class Choices:
     eta: float | None = None
     model: str | None = None
     availability: str | None = None
+    devices: str | None = None
+    deadline: float | None = None
+    failures: float | None = None
     objective: str | None = None
     x: Sequence[str] = ()
     y: str | None = None
@@ -127,9 +136,9 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
         if getattr(choices, name) is not None:
             plain[name] = getattr(choices, name)
     plain.setdefault("seeds", SEEDS)
-    for part, kind in (("model", choices.model), ("availability", choices.availability)):
-        if kind is not None and plain.get(part, {}).get("kind") != kind:
-            plain[part] = {"kind": kind}
+    if choices.model is not None and plain.get("model", {}).get("kind") != choices.model:
+        plain["model"] = {"kind": choices.model}
+    _set_world(plain, choices)
     columns = (("data", "y"), ("data", "client"), ("data", "standardize"))
     for part, name in (("local", "eta"), ("model", "objective"), *columns):
         if getattr(choices, name) is not None:
@@ -158,6 +167,23 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
     for experiment in different.values():
         experiment.check()  # a mistake is an error now, and not when the others have run
     return list(different.values())
+
+
+def _set_world(plain: Plain, choices: Choices) -> None:
+    """Who is there, how fast the devices are, and who fails."""
+    kind = choices.availability
+    if kind is not None and plain.get("availability", {}).get("kind") != kind:
+        known = kind in registry.ROLES["Availability"] or registry.is_address(kind) or not Path(kind).is_file()
+        plain["availability"] = {"kind": kind} if known else {"kind": "trace-file", "path": str(Path(kind).resolve())}
+    if choices.devices == "lognormal":
+        plain.setdefault("devices", {})["kind"] = "lognormal"
+    elif choices.devices is not None:
+        path = str(Path(choices.devices).resolve())
+        plain["devices"] = {**plain.get("devices", {}), "kind": "fedscale", "path": path}
+    if choices.deadline is not None:
+        plain.setdefault("devices", {})["deadline"] = choices.deadline
+    if choices.failures is not None:
+        plain.setdefault("failures", {})["probability"] = choices.failures
 
 
 def _check_given_once(choices: Choices) -> None:

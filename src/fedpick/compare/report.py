@@ -1,4 +1,4 @@
-"""A comparison as a page (report.html) and as plain data (summary.json), and both again from a folder of runs."""
+"""A comparison with what it was made of, as plain data (summary.json), and again from a folder of runs."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -9,26 +9,17 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpick import config
-from fedpick.compare.charts import charts
-from fedpick.compare.comparison import Comparison, StrategySummary
+from fedpick.compare.comparison import Comparison
+from fedpick.compare.summary import CURRENCIES, StrategySummary
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain, load_results, names, result_of
 from fedpick.protocol import Selector
-from fedpick.report import code, figure, heading, page, paragraph, table
 from fedpick.results import Result, Spread, concatenate
-from fedpick.sim import Summary
-from fedpick.storage import Provenance, RunStore, StoredRun, plain_numbers, write_atomic
+from fedpick.storage import Provenance, RunStore, StoredRun, plain_numbers
 
 FORMAT = 3  # of summary.json
 LARGE, SMALL = 1e4, 0.01  # beyond these, three decimals are noise, or nothing
-TITLE = "Which clients to train on"
 SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
-NOTES = (
-    "Rounds: the median over the seeds and a bootstrap interval. Speed-up: how many times fewer rounds than "
-    "{baseline}, a geometric mean over paired seeds with Student's interval; a run that does not get there counts as "
-    "if it did at its end, which makes the factor a bound (≤, ≥). ± is one standard deviation over the seeds. Traffic "
-    "counts polls as well: every candidate is sent the model."
-)
 
 
 class Column(NamedTuple):
@@ -62,6 +53,12 @@ def _or_dash(number: float, digits: str) -> str:
     return f"{number:{digits}}" if np.isfinite(number) else "-"
 
 
+def _spent(one: StrategySummary) -> str:
+    money = CURRENCIES[one.by]
+    middle, *ends = (money.text(n) if np.isfinite(n) else "-" for n in one.spent)
+    return f"{middle} [{', '.join(ends)}]" if one.seeds > 1 and one.reached else middle
+
+
 COLUMNS = (
     Column("strategy", lambda one: one.name),
     Column("rounds to\ntarget [95 %]", _rounds),
@@ -76,6 +73,13 @@ COLUMNS = (
 )
 
 
+def columns_of(comparison: Comparison) -> tuple[Column, ...]:
+    """The columns of a comparison's table: one more where it does not count in rounds."""
+    if comparison.by == "rounds":
+        return COLUMNS
+    return (*COLUMNS[:2], Column(f"{comparison.currency.unit} to\ntarget [95 %]", _spent), *COLUMNS[2:])
+
+
 @dataclass(frozen=True)
 class ComparisonReport:
     """A comparison with what it was made of.
@@ -88,6 +92,9 @@ class ComparisonReport:
         all_runs: Whether it is of whatever lies in a folder.
         strategies: Each strategy with its parameters, in words.
         notes: What a strategy changed on its own, and why: the round and the sentence.
+        dates: The days on which the runs were made.
+        clients: The names of the clients; those of the results where it is left out.
+        running: Whether a real federation has not ended yet.
     """
 
     comparison: Comparison
@@ -98,6 +105,21 @@ class ComparisonReport:
     all_runs: bool = False
     strategies: tuple[str, ...] = ()
     notes: tuple[tuple[int, str], ...] = ()
+    dates: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    running: bool = False
+
+    @property
+    def real(self) -> bool:
+        """Whether it is of a real federation, with a clock's seconds, and not of a simulation."""
+        return bool(self.experiments) and not any("data" in plain for plain in self.experiments)
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """A name for each client."""
+        first = self.comparison.results[0]
+        numbers = range(first.shares.shape[1])
+        return self.clients if len(self.clients) == len(numbers) else tuple(map(first.client_name, numbers))
 
     def summary(self) -> Plain:
         """Everything but the curves, as plain data; None where a number is not finite."""
@@ -115,6 +137,7 @@ class ComparisonReport:
             "format": FORMAT,
             "names": list(compared.names),
             "value": compared.value,
+            "by": compared.by,
             "command": self.command,
             "all_runs": self.all_runs,
             "made": [one._asdict() for one in self.provenance],
@@ -128,6 +151,7 @@ def report_on(
     *,
     metric: str = "loss",
     value: float | None = None,
+    by: str = "rounds",
     command: str = "",
 ) -> ComparisonReport:
     """The comparison of experiments whose runs are in the store.
@@ -136,19 +160,21 @@ def report_on(
         experiments: One for each strategy.
         store: Where their runs are.
         metric: Of the target.
-        value: The target; left out, it is the loss that every run of the baseline reaches.
+        value: The target; left out, it is what every run of the baseline reaches.
+        by: What the way to the target is counted in: "rounds", "bytes" or "seconds".
         command: The command line, for the page.
     """
     plains = tuple(experiment.to_plain() for experiment in experiments)
-    comparison = _compare(plains, [load_results(experiment, store) for experiment in experiments], metric, value)
-    runs = (identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds))
+    results = [load_results(experiment, store) for experiment in experiments]
+    comparison = _compare(plains, results, metric, value, by)
+    runs = [identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds)]
     strategies = tuple(config.describe(experiment.selector) for experiment in experiments)
     made = store.provenance(runs)
-    return ComparisonReport(comparison, plains, made, command=command, strategies=strategies)
+    return ComparisonReport(comparison, plains, made, command=command, strategies=strategies, dates=store.dates(runs))
 
 
 def load_report(
-    folder: Path, *, metric: str | None = None, value: float | None = None, command: str = ""
+    folder: Path, *, metric: str | None = None, value: float | None = None, by: str | None = None, command: str = ""
 ) -> ComparisonReport:
     """The comparison whose summary is in a folder; where there is none, all the runs that are there, side by side.
 
@@ -156,6 +182,7 @@ def load_report(
         folder: What compare, run or federate has written.
         metric: The metric of the target; by default that of the summary, or the loss.
         value: The target; by default that of the summary where the metric is the same.
+        by: "rounds", "bytes" or "seconds"; by default that of the summary, or "rounds".
         command: The command line, for the page; by default that of the summary.
     """
     if not (folder / "runs").is_dir():
@@ -169,33 +196,45 @@ def load_report(
                 raise ValueError(f"its format is {kept['format']}, and this fedpick reads {FORMAT}")
             experiments = [] if kept["all_runs"] else [from_plain(plain)[0] for plain in kept["experiments"]]
             target = (kept["target"]["metric"], kept["value"], kept["command"])
+            own = kept.get("by", "rounds")
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise ValueError(
                 f"report: {path} must be a summary that fedpick wrote ({error}); remove it to start anew"
             ) from None
         if experiments:
-            same = value is None and metric in (None, target[0])
+            same = value is None and metric in (None, target[0]) and by in (None, own)
             metric, value, command = target if same else (metric or target[0], value, command)
-            return report_on(experiments, store, metric=metric, value=value, command=command)
+            return report_on(experiments, store, metric=metric, value=value, by=by or own, command=command)
     stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
     groups = _groups(list(stored.values()))
     plains = tuple(plain for plain, _ in groups)
-    comparison = _compare(plains, [result for _, result in groups], metric or "loss", value)
+    comparison = _compare(plains, [result for _, result in groups], metric or "loss", value, by or "rounds")
     notes = tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ()))
     made = store.provenance(stored)
     strategies = tuple(_strategy(plain.get("selector")) for plain in plains)
+    clients = next((tuple(map(str, run.about["clients"])) for run in stored.values() if "clients" in run.about), ())
     return ComparisonReport(
-        comparison, plains, made, command=command, all_runs=True, strategies=strategies, notes=notes
+        comparison,
+        plains,
+        made,
+        command=command,
+        all_runs=True,
+        strategies=strategies,
+        notes=notes,
+        dates=store.dates(stored),
+        clients=clients,
     )
 
 
-def _compare(plains: Sequence[Plain], results: Sequence[Result], metric: str, value: float | None) -> Comparison:
+def _compare(
+    plains: Sequence[Plain], results: Sequence[Result], metric: str, value: float | None, by: str
+) -> Comparison:
     labels = names(plains)
     kinds = [plain.get("selector", {}).get("kind") for plain in plains]
     baseline = labels[kinds.index("rand") if "rand" in kinds else 0]
-    return Comparison(labels, tuple(results), metric, value=value, reference=baseline)
+    return Comparison(labels, tuple(results), metric, value=value, reference=baseline, by=by)
 
 
 def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
@@ -221,55 +260,6 @@ def _without_seed(plain: Plain, seed: int) -> Plain:
     """A description of data less the seed that drew it."""
     inner = {name: _without_seed(part, seed) if isinstance(part, dict) else part for name, part in plain.items()}
     return {name: part for name, part in inner.items() if (name, part) != ("seed", seed)}
-
-
-def write_report(report: ComparisonReport, folder: Path, summary: Summary | None = None) -> tuple[Path, Path]:
-    """Write report.html and summary.json; return their paths.
-
-    Args:
-        report: The report.
-        folder: Where to write, made where it does not exist.
-        summary: Summary of the federation, which is drawn where it is given.
-    """
-    text = json.dumps(report.summary(), indent=1, allow_nan=False)
-    html = write_atomic(folder / "report.html", render_page(report, summary), owner="report")
-    return html, write_atomic(folder / "summary.json", text + "\n", owner="report")
-
-
-def render_page(report: ComparisonReport, summary: Summary | None = None) -> str:
-    """The page, as HTML.
-
-    Args:
-        report: The report.
-        summary: Summary of the federation, which is drawn where it is given.
-    """
-    comparison = report.comparison
-    rows = ([column.text(one) for column in COLUMNS] for one in comparison.summaries)
-    parts = [paragraph(comparison.answer, "answer")]
-    parts.append(table(f"The target is {comparison.goal_with_source}", [column.title for column in COLUMNS], rows))
-    parts.append(paragraph(NOTES.format(baseline=comparison.baseline), "soft"))
-    for chart in charts(comparison, summary):
-        parts += [heading(chart.title, anchor=chart.name, unseen=True), figure(chart)]
-    if report.notes:
-        decisions = [(str(number), why) for number, why in report.notes]
-        parts += [heading("Decisions"), table("", ("round", "what the strategy changed, and why"), decisions)]
-    if summary is None:
-        parts.append(paragraph("The federation's data are not at hand here, so they are not drawn.", "soft"))
-    parts += [heading("Settings"), table("", ("setting", "value"), _settings(report))]
-    made = [[str(cell) for cell in row] for row in report.provenance]
-    parts.append(table("Made with", ("device", "versions", "runs"), made))
-    if report.command:
-        parts += [heading("How to reproduce"), code(report.command)]
-    return page(TITLE, parts)
-
-
-def _settings(report: ComparisonReport) -> list[tuple[str, str]]:
-    """Each strategy with its parameters, and what all have in common."""
-    plains = report.experiments
-    flat = [config.leaves({part: value for part, value in plain.items() if part != "selector"}) for plain in plains]
-    common = {path: value for path, value in flat[0].items() if all(each.get(path) == value for each in flat)}
-    rows = list(zip(report.comparison.names, report.strategies, strict=True))
-    return rows + [(path, str(value)) for path, value in common.items() if value not in (None, "", [])]
 
 
 def _strategy(plain: object) -> str:

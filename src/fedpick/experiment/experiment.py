@@ -126,6 +126,10 @@ class Experiment:
         if hasattr(data, "sha256"):
             rest = {name: part for name, part in plain["data"].items() if name != "path"}
             plain["data"] = {**rest, "sha256": data.sha256}
+        trace = getattr(self.availability, "sha256", None)
+        if trace is not None:
+            rest = {name: part for name, part in plain["availability"].items() if name != "path"}
+            plain["availability"] = {**rest, "sha256": trace}
         base = getattr(self.model, "sha256", None)
         if base is not None:
             plain["model"] = {**plain["model"], "base": base}
@@ -220,15 +224,34 @@ def _one(point: Plain, folder: Path) -> Experiment:
             rule = f"1 to {MOST_SEEDS:,} runs, or the seeds themselves"
             raise ValueError(f"experiment: seeds must be {rule}, got {count}")
         point = {**point, "seeds": list(range(count))}
+    drawn = point.get("devices") if isinstance(point.get("devices"), dict) and "kind" in point["devices"] else None
+    point = point if drawn is None else {name: part for name, part in point.items() if name != "devices"}
     experiment: Experiment = config.structure(point, Experiment, "experiment")
-    for part, field in (("data", "path"), ("model", "base")):
+    for part, field in (("data", "path"), ("model", "base"), ("availability", "path")):
         value = getattr(experiment, part)
         path = getattr(value, field, None)
         if isinstance(path, str):
             experiment = dataclasses.replace(
                 experiment, **{part: dataclasses.replace(value, **{field: str(folder / path)})}
             )
-    return experiment
+    return experiment if drawn is None else dataclasses.replace(experiment, devices=_devices(drawn, experiment, folder))
+
+
+def _devices(plain: Plain, experiment: Experiment, folder: Path) -> sim.Devices:
+    """Devices that are drawn for the clients: "lognormal", or "fedscale" from a file; stored as numbers."""
+    kind, own = plain["kind"], {"lognormal": ("spread", "seed"), "fedscale": ("path", "seed")}
+    if kind not in own:
+        raise ValueError(f"experiment: devices.kind must be one of {', '.join(own)}, got {kind!r}")
+    given = {name: plain[name] for name in own[kind] if name in plain}
+    rest = {name: value for name, value in plain.items() if name not in ("kind", *own[kind])}
+    options = vars(config.structure(rest, sim.Devices, "experiment: devices"))
+    K = experiment.federation().num_clients
+    if kind == "lognormal":
+        return sim.Devices.lognormal(K, **given, **options)
+    if not isinstance(given.get("path"), str):
+        raise ValueError("experiment: devices.path must be FedScale's client_device_capacity, got none")
+    options = {name: value for name, value in options.items() if name in ("latency", "deadline")}
+    return sim.read_devices(str(folder / given.pop("path")), K, **given, **options)
 
 
 def differences(plains: Sequence[Plain]) -> list[Plain]:

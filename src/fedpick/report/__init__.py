@@ -1,11 +1,14 @@
 """Charts and pages: charts as data, drawn by Altair, written to files or shown on a self-contained HTML page."""
 
 from fedpick.report.charts import Chart, ChartRow, cell, curve, dot, picture, thin_indices, to_altair, write_chart
-from fedpick.report.html import code, figure, heading, page, paragraph, preload_page, table
+from fedpick.report.html import code, figure, heading, page, paragraph, part, preload_page, table
+from fedpick.report.palette import Palette
+from fedpick.report.panels import to_panel
 
 __all__ = [
     "Chart",
     "ChartRow",
+    "Palette",
     "cell",
     "code",
     "curve",
@@ -14,10 +17,12 @@ __all__ = [
     "heading",
     "page",
     "paragraph",
+    "part",
     "picture",
     "preload_page",
     "table",
     "thin_indices",
     "to_altair",
+    "to_panel",
     "write_chart",
 ]

@@ -7,14 +7,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedpick.report.palette import COLOURS, DASHES, SHAPES
 from fedpick.storage import write_atomic
 
 ChartRow = dict[str, Any]
 POINTS = 80  # of a curve, at most: more are invisible and make pages large
-# Okabe and Ito's colour-blind safe palette (grey for their black); dashes and shapes, so that colour is not needed.
-COLOURS = ("#777777", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A")
-DASHES = ([1, 0], [6, 2], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3], [10, 2], [3, 1])
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,8 @@ class Chart:
     Args:
         name: Identifier, used for file names and anchors.
         kind: "lines" (curves with bands), "dots" (values by category), "strip" (a mark for every value of a category;
-            rows also have ``mark``) or "heat" (rows from ``cell``).
+            rows also have ``mark``) or "heat" (rows from ``cell``); on a page alone "bars" (clients), "sizes" and
+            "picks" (clients by round).
         title: Title.
         text: Description in words, for readers who do not see the chart.
         rows: The data, from ``curve``, ``dot`` or ``cell``.
@@ -35,13 +33,16 @@ class Chart:
         log_x: Whether the x axis is logarithmic.
         log_y: Whether the y axis is logarithmic.
         columns: Panels per row.
+        reverse_x: Whether the x axis goes from high to low.
+        rule: A value of y with a line across the chart, such as 1.
+        target_on: The axis, "x" or "y", on which a page marks its target; "" for none.
 
     >>> Chart("one", "dots", title="One", text="", rows=(dot("ours", "", "rand", value=1, low=0, high=2),)).names
     ['ours']
     """
 
     name: str
-    kind: Literal["lines", "dots", "strip", "heat"]
+    kind: Literal["lines", "dots", "strip", "heat", "bars", "sizes", "picks"]
     _: KW_ONLY
     title: str
     text: str
@@ -51,6 +52,9 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     columns: int = 2
+    reverse_x: bool = False
+    rule: float | None = None
+    target_on: Literal["", "x", "y"] = ""
 
     @property
     def names(self) -> list[str]:
@@ -91,7 +95,7 @@ def thin_indices(number: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, number - 1, min(number, POINTS)).round().astype(int))
 
 
-def cell(label: str, client: int, *, samples: int, size: int) -> ChartRow:
+def cell(label: str, client: str, *, samples: int, size: int) -> ChartRow:
     """A row of a heat map.
 
     Args:
@@ -100,8 +104,8 @@ def cell(label: str, client: int, *, samples: int, size: int) -> ChartRow:
         samples: Number of samples with this label at this client.
         size: Number of all samples of the client.
 
-    >>> cell("7", 3, samples=12, size=40)["y"]
-    3
+    >>> cell("7", "3", samples=12, size=40)["y"]
+    '3'
     """
     return {"name": "", "panel": "", "x": label, "y": client, "samples": samples, "size": size}
 

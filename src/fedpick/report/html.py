@@ -9,21 +9,27 @@ from importlib.metadata import version
 from typing import Any
 
 from fedpick.report.charts import Chart, to_plain
+from fedpick.report.palette import colour_style, dark_style
 from fedpick.storage import cached_text
 
 
-def page(title: str, parts: Iterable[str]) -> str:
+def page(title: str, parts: Iterable[str], *, kicker: str = "", refresh: int = 0) -> str:
     """A complete HTML document.
 
     Args:
         title: Title and first heading.
         parts: Pieces of HTML, as ``paragraph``, ``table``, ``figure`` and the others return them.
+        kicker: What kind of page it is, in a word or two above its title.
+        refresh: Seconds after which an open page is read again; 0 for never.
 
     >>> page("Results", [paragraph("All is well.")]).startswith("<!DOCTYPE html>")
     True
     """
     template = _environment().get_template("page.html.j2")
-    text: str = template.render(title=title, body="\n".join(parts), library=_library())
+    styles = {"light": colour_style(), "dark": colour_style(dark=True), "marks": dark_style()}
+    body, script = "\n".join(parts), _library()
+    given = {"title": title, "body": body, "library": script, "styles": styles, "kicker": kicker, "refresh": refresh}
+    text: str = template.render(given)
     return text
 
 
@@ -89,6 +95,19 @@ def figure(chart: Chart) -> str:
     """
     clear = {**to_plain(chart), "background": "transparent"}  # light or dark as the page is
     return _part("figure", chart, clear)
+
+
+def part(macro: str, *arguments: Any) -> str:
+    """A piece of a page by the name of its macro in ``templates/parts.html.j2``; every text is escaped.
+
+    Args:
+        macro: The macro.
+        arguments: What it takes.
+
+    >>> part("facts", [("Model", "logistic")])
+    '<dl class="facts"><div><dt>Model</dt><dd>logistic</dd></div></dl>'
+    """
+    return _part(macro, *arguments)
 
 
 def preload_page() -> None:

@@ -1,5 +1,6 @@
 """Statistics over seeds: means, medians, standard deviations and confidence intervals."""
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,10 +78,16 @@ def median_interval(
     (4.0, 3.0, inf)
     """
     numbers = np.sort(np.asarray(values, float))
-    picks = np.random.default_rng(seed).integers(0, len(numbers), (draws, len(numbers)))
-    medians = np.sort(_middle(np.sort(numbers[picks], axis=1)))
+    medians = np.sort(numbers[_middles(len(numbers), draws, seed)].sum(axis=0) / 2)
     low, high = (medians[round(q * (draws - 1))] for q in ((1 - level) / 2, (1 + level) / 2))
     return float(_middle(numbers)), float(low), float(high)
+
+
+@functools.cache
+def _middles(number: int, draws: int, seed: int) -> Any:
+    """Which of so many sorted values are the two in the middle of each bootstrap sample, [2, draws]."""
+    picks = np.sort(np.random.default_rng(seed).integers(0, number, (draws, number)), axis=1)
+    return np.stack([picks[:, (number - 1) // 2], picks[:, number // 2]])
 
 
 def _middle(ordered: Any) -> Any:

@@ -37,6 +37,7 @@ from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.simulation import simulate
 from fedpick.sim.sources import from_datasets, from_frame, from_partitioner
 from fedpick.sim.summary import Summary
+from fedpick.sim.traces import TraceFile, read_devices
 from fedpick.sim.transformer import Transformer, transformer_base
 from fedpick.sim.vision import CNN, ResNet
 
@@ -76,6 +77,7 @@ __all__ = [
     "Summary",
     "Synthetic",
     "Trace",
+    "TraceFile",
     "Transformer",
     "batch_losses",
     "check_fit",
@@ -90,6 +92,7 @@ __all__ = [
     "is_table",
     "pixels",
     "quadratic_optimum",
+    "read_devices",
     "release_programs",
     "simulate",
     "train",

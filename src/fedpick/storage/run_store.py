@@ -142,7 +142,7 @@ class RunStore:
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)
         files = {"result.npz": content.getvalue(), "summary.json": _json(plain_numbers(summary))}
-        about = {"format": FORMAT, "identity": identity, **about, **_made_with()}
+        about = {"format": FORMAT, "identity": identity, "date": _today(), **about, **_made_with()}
         about["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         files["experiment.json"] = _json({**about, "checksum": _checksum(about)})
         place = self.folder / "runs" / identity
@@ -186,6 +186,13 @@ class RunStore:
             about = json.loads((self.folder / "runs" / identity / "experiment.json").read_text())
             kinds[about["device"], ", ".join(f"{name} {version}" for name, version in about["versions"].items())] += 1
         return tuple(Provenance(device, versions, number) for (device, versions), number in sorted(kinds.items()))
+
+    def dates(self, identities: Iterable[str]) -> tuple[str, ...]:
+        """The days (UTC, such as "2026-01-31") on which these runs were made, as far as they say so."""
+        paths = (self.folder / "runs" / identity / "experiment.json" for identity in identities)
+        return tuple(
+            sorted({str(about["date"]) for path in paths if "date" in (about := json.loads(path.read_text()))})
+        )
 
     def unknown_files(self, expected: Iterable[str] = ()) -> list[Path]:
         """Files here that fedpick did not write."""
@@ -233,6 +240,10 @@ def _verified(path: Path) -> dict[str, Any]:
     if plain.pop("checksum") != _checksum(plain):
         raise ValueError(f"the checksum of {path.name} is wrong")
     return plain
+
+
+def _today() -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 def _made_with() -> dict[str, Any]:

@@ -1,0 +1,146 @@
+"""What a page says before its charts: what was compared, and three or four numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedpick.compare.charts import Section
+from fedpick.compare.comparison import Comparison
+from fedpick.compare.report import ComparisonReport
+from fedpick.compare.summary import CURRENCIES
+from fedpick.config import Plain
+from fedpick.experiment import differences
+from fedpick.report import Chart, dot
+from fedpick.results import median_interval
+from fedpick.sim import Summary
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
+Card = tuple[str, str, str]
+
+
+def describe(report: ComparisonReport, summary: Summary | None) -> list[tuple[str, str]]:
+    """What was compared: the data, the clients, the model, how much was run, and when.
+
+    Args:
+        report: The report.
+        summary: Of the federation, where it is at hand.
+    """
+    compared, first = report.comparison, report.comparison.results[0]
+    plain = report.experiments[0] if report.experiments else {}
+    K, seats = first.shares.shape[1], first.records["clients"].shape[-1]
+    rows = []
+    if summary is not None:
+        samples = f"{int(summary.sizes.sum()):,} samples, {summary.labels.shape[1]} labels"
+        rows.append(("Data", f"{summary.name}: {samples}"))
+    elif report.real:
+        rows.append(("Federation", str(plain.get("name") or "on Flower")))
+    else:
+        rows.append(("Data", str(plain.get("data", {}).get("kind", "unknown"))))
+    rows.append(("Clients", f"{K:,}, of which {seats:,} train in a round"))
+    size = f"{first.model_bytes / 1e3:,.3g} kB" if first.model_bytes < 1e6 else f"{first.model_bytes / 1e6:,.3g} MB"
+    kind = plain.get("model", {}).get("kind") if isinstance(plain.get("model"), dict) else None
+    rows.append(("Model", f"{kind}, {size}" if kind else size))
+    rounds = max(result.rounds for result in compared.results)
+    seeds = max(len(result.runs) for result in compared.results)
+    number = len(compared.names)
+    many = f"{number} strategies, " if number > 1 else ""
+    count = f"{seeds} seeds, " if seeds > 1 else ""
+    rows.append(("Runs", f"{many}{count}{rounds:,} rounds" + (" so far" if report.running else "")))
+    if report.dates:
+        ends = list(dict.fromkeys((report.dates[0], report.dates[-1])))
+        rows.append(("Date", " to ".join(_day(each) for each in ends)))
+    return rows
+
+
+def _day(date: str) -> str:
+    year, month, day = date.split("-")
+    return f"{int(day)} {MONTHS[int(month) - 1]} {year}"
+
+
+def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
+    """The numbers of a strategy beside the baseline's: how many times as fast, traffic, seconds, the worst client.
+
+    Args:
+        compared: The comparison.
+        name: The strategy.
+        real: Whether the seconds are a clock's.
+    """
+    base, by, unit = compared.baseline, compared.by, compared.currency
+    gain, bound = compared.speed_up(name), compared.bound(name)
+    there = np.isfinite(compared.rounds_of(name)).any() or np.isfinite(compared.rounds_of(base)).any()
+    sure = f", {gain.low:.2f} to {gain.high:.2f}" if not bound and np.isfinite(gain.high) else ""
+    title = f"times as {unit.adjective}" if by == "bytes" else f"times as fast, in {unit.unit}"
+    rows = [(title, f"{SIGNS[bound]}{gain.mean:.2f}" if there else "-", f"{name} against {base}{sure}")]
+    for what, word in (("bytes", "traffic"), ("seconds", "seconds" if real else "simulated seconds")):
+        mine, theirs = (median_interval(compared.spent_of(each, what))[0] for each in (name, base))
+        ratio = f"{mine / theirs:.2f}" if np.isfinite(mine) and np.isfinite(theirs) and theirs else "-"
+        texts = [
+            f"{CURRENCIES[what].text(n)} {'MB' if what == 'bytes' else 's'}" if np.isfinite(n) else "not reached"
+            for n in (mine, theirs)
+        ]
+        rows.append((f"times the {word}", ratio, f"{texts[0]} against {texts[1]}"))
+    worst = [compared.finals[each]["worst_loss"].mean for each in (name, base)]
+    if np.isfinite(worst[0]):
+        rows.append(("worst client's loss at the end", f"{worst[0]:.3g}", f"{name}; {base}: {worst[1]:.3g}"))
+    return rows
+
+
+def single_cards(compared: Comparison, real: bool = False) -> list[Card]:
+    """The numbers of one strategy alone: where it ended, and what it took.
+
+    Args:
+        compared: The comparison, of one strategy.
+        real: Whether the seconds are a clock's.
+    """
+    name = compared.names[0]
+    final, result = compared.finals[name], compared.results[0]
+    rows: list[Card] = []
+    for metric, title in (("test_accuracy", "test accuracy"), ("mean_accuracy", "accuracy, mean over clients")):
+        if np.isfinite(final[metric].mean) and not rows:
+            first = 100 * result.metric(metric)[:, 0].mean()
+            rows.append(
+                (title, f"{100 * final[metric].mean:.1f} %", f"from {first:.1f} %" if np.isfinite(first) else "")
+            )
+    for metric, title in (("loss", "loss"), ("test_loss", "test loss")):
+        if np.isfinite(final[metric].mean) and len(rows) < 2:
+            first = result.metric(metric)[:, 0].mean()
+            rows.append((title, f"{final[metric].mean:.3g}", f"from {first:.3g}" if np.isfinite(first) else ""))
+    for what, title in (("bytes", "MB sent"), ("seconds", "seconds" if real else "simulated seconds")):
+        total = float(compared.total(name, what)[:, -1].mean())
+        each = total / max(result.rounds, 1)
+        rows.append((title, CURRENCIES[what].text(total), f"{CURRENCIES[what].text(each)} a round"))
+    return rows[:4]
+
+
+def sweep_section(compared: Comparison, plains: Sequence[Plain]) -> list[Section]:
+    """Which value of a setting is best, where strategies differ in one number: "Which d?"."""
+    others = [place for place, name in enumerate(compared.names) if name != compared.baseline]
+    varied = differences([plains[place] for place in others]) if len(plains) == len(compared.names) else []
+    numbers = [{path: value for path, value in own.items() if isinstance(value, int | float)} for own in varied]
+    paths = {path for own in numbers for path in own}
+    if len(others) < 2 or len(paths) != 1:
+        return []
+    path = paths.pop()
+    word = path.split(".")[-1]
+    points: list[Any] = []
+    for place, own in zip(others, numbers, strict=True):
+        gain, name = compared.speed_up(compared.names[place]), compared.names[place]
+        if path in own and np.isfinite([gain.mean]).all():
+            low, high = (gain.low, gain.high) if np.isfinite(gain.high) else (gain.mean, gain.mean)
+            points.append((own[path], {**dot(name, "", own[path], value=gain.mean, low=low, high=high)}))
+    if len({value for value, _ in points}) < 2:
+        return []
+    rows = tuple(row for _, row in sorted(points, key=lambda point: point[0]))
+    words = f"How many times as {compared.currency.adjective} as {compared.baseline} to {compared.goal}"
+    text, title = f"{words}, with its 95 % interval.", f"Speed-up by {word}"
+    chart = Chart("sweep", "dots", title=title, text=text, rows=rows, x=word, log_y=True, rule=1.0)
+    best = max(rows, key=lambda row: float(row["y"]))
+    level = [str(row["x"]) for row in rows if row is not best and row["high"] >= best["low"]]
+    said = f"{word} = {best['x']} is the {compared.currency.superlative} here."
+    said += f" The intervals of {word} = {', '.join(level)} overlap with its own." if level else ""
+    return [Section("sweep", f"Which {word}?", said, (chart,))]

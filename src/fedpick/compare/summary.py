@@ -1,0 +1,97 @@
+"""What a comparison says of one strategy, and the currencies in which the way to a target is counted."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedpick.metrics import METRICS, Numbers, is_accuracy
+from fedpick.results import Interval, Result, Spread
+from fedpick.validation import one_of, require
+
+
+class Currency(NamedTuple):
+    """What the way to a target is counted in: its unit, its number format, and the words of the answer."""
+
+    unit: str
+    form: str
+    adjective: str
+    superlative: str
+
+    def text(self, amount: float) -> str:
+        """An amount without its unit.
+
+        >>> CURRENCIES["bytes"].text(1.2345)
+        '1.23'
+        """
+        return f"{amount:{self.form}}" if amount < 1e4 else f"{amount:,.0f}"
+
+
+CURRENCIES = {
+    "rounds": Currency("rounds", ".0f", "fast", "fastest"),
+    "bytes": Currency("MB", ".3g", "thrifty", "thriftiest"),
+    "seconds": Currency("seconds", ".3g", "fast in seconds", "fastest in seconds"),
+}
+
+
+class StrategySummary(NamedTuple):
+    """One strategy: what it spends to the target, speed-up over the baseline, final metrics, and costs.
+
+    ``rounds`` is a median with its interval, and so is ``spent``, in the currency ``by``; ``speed_up`` is paired over
+    seeds, and ``bound`` is "at least" or "at most" where some runs do not reach the target. ``final`` is each metric
+    after the last round.
+    """
+
+    name: str
+    seeds: int
+    played: int
+    reached: int
+    rounds: tuple[float, float, float]
+    speed_up: Interval | None
+    bound: str
+    final: dict[str, Spread]
+    messages: float
+    megabytes: float
+    messages_to_target: float
+    megabytes_to_target: float
+    seconds_to_target: float
+    by: str
+    spent: tuple[float, float, float]
+
+
+def check_target(metric: str, value: float | None) -> None:
+    """Raise where this metric and value are no target.
+
+    Args:
+        metric: The metric.
+        value: The value to reach; None for what every run of the baseline reaches.
+    """
+    one_of("compare", "metric", metric, METRICS)
+    if value is not None:
+        require("compare", "target", value, "a finite number", np.isfinite)
+        if is_accuracy(metric) and not 0 <= value <= 1:
+            rule = "a part, such as 0.8 or 80%"
+            raise ValueError(f"compare: target of {metric} must be {rule}, got {value:g}")
+
+
+def totals(result: Result, what: str) -> Numbers:
+    """What was spent before each round and after the last, [R, T + 1].
+
+    Args:
+        result: The runs of a strategy.
+        what: "rounds", "bytes" (in MB), "seconds" or "messages".
+    """
+    costs = result.costs
+    if what == "rounds":
+        return np.broadcast_to(np.arange(result.rounds + 1.0), (len(result.runs), result.rounds + 1))
+    spent = (costs["bytes_down"] + costs["bytes_up"]) / 1e6 if what == "bytes" else np.asarray(costs[what], float)
+    return np.concatenate([np.zeros((len(spent), 1)), spent.cumsum(axis=1)], axis=1)
+
+
+def spent_to(total: Numbers, rounds: Numbers) -> Numbers:
+    """What was spent in as many rounds, one for each run; inf where that is inf.
+
+    >>> spent_to(np.array([[0.0, 2.0, 5.0]]), np.array([2.0]))
+    array([5.])
+    """
+    reached = np.isfinite(rounds)
+    return np.where(reached, total[np.arange(len(rounds)), np.where(reached, rounds, 0).astype(int)], np.inf)

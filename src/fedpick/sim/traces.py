@@ -1,0 +1,203 @@
+"""Records of real devices from files: who was there (tables, FedScale, FLASH), and how fast they are (FedScale)."""
+
+import functools
+import io
+import json
+import pickle
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, PRNGKeyArray
+
+from fedpick.metrics import Numbers
+from fedpick.pytrees import pytree, static
+from fedpick.sim.arrays import file_sha256
+from fedpick.sim.availability import Devices, Trace
+from fedpick.sim.files import read_table
+from fedpick.validation import require
+
+MOST_ROUNDS = 100_000
+HARMLESS = {("numpy", "dtype"), *((f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core"))}
+STATES = {  # of FLASH's messages
+    "screen_off": ("dark", True),
+    "screen_on": ("dark", False),
+    "screen_lock": ("locked", True),
+    "screen_unlock": ("locked", False),
+    "battery_charged_on": ("charging", True),
+    "battery_charged_off": ("charging", False),
+    "wifi": ("wifi", True),
+    **dict.fromkeys(("2G", "3G", "4G", "5G", "Unknown", "unknown"), ("wifi", False)),
+}
+
+
+@pytree
+class TraceFile:
+    """Availability as a file has it; after its end it starts again.
+
+    A table (``.csv``, ``.npz``, ...) has a row per round and a column per client, 0 or 1. FedScale's
+    ``client_behave_trace`` (a pickle, of which only plain data are read, or the same as json) and FLASH's
+    ``state_traces.json`` have devices and times: a FLASH device is available while it charges, is on Wi-Fi, and its
+    screen is off or locked.
+
+    Args:
+        path: The file.
+        seconds: Seconds from one round to the next, where the file has times.
+        seed: What the devices are drawn by, one for each client; without replacement while there are enough.
+
+    >>> TraceFile("state_traces.json", seconds=600.0).seconds
+    600.0
+    """
+
+    path: str = static()
+    seconds: float = static(default=60.0)
+    seed: int = static(default=0)
+
+    def __post_init__(self) -> None:
+        require(self, "seconds", self.seconds, "above 0", lambda x: x > 0)
+
+    @property
+    def sha256(self) -> str:
+        """What the file holds, as a sum."""
+        return file_sha256(_existing(self.path))
+
+    def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
+        file = _existing(self.path)
+        present = _present(file, self.seconds, self.seed, K, file.stat().st_mtime_ns)
+        return Trace(jnp.asarray(present))(key, t, K)
+
+
+class _Times(NamedTuple):
+    """When a device was there: from ``active`` to ``inactive``, all over again after ``end``."""
+
+    active: Numbers
+    inactive: Numbers
+    end: float
+
+    def at(self, seconds: Numbers) -> Numbers:
+        """Whether it is there at these times."""
+        now = seconds % self.end
+        last = np.searchsorted(self.active, now, side="right") - 1
+        return (last >= 0) & (now <= self.inactive[np.maximum(last, 0)])
+
+
+@functools.lru_cache(maxsize=4)
+def _present(file: Path, seconds: float, seed: int, K: int, changed: int) -> Numbers:
+    """Who is there, [rounds, K]."""
+    if file.suffix in (".csv", ".tsv", ".npz", ".parquet", ".arrow"):
+        columns = read_table(str(file)).columns
+        table = columns["present"] if "present" in columns else np.stack(list(columns.values()), axis=1)
+        if not np.isin(table, (0, 1)).all():
+            raise ValueError(f"TraceFile: {str(file)!r} must hold 0 and 1 alone, a row per round, got others")
+        return np.asarray(table, bool)
+    devices = [times for times in map(_times, _devices(file)) if times is not None]
+    if not devices:
+        raise ValueError(f"TraceFile: {str(file)!r} must hold devices that were there, got none")
+    rounds = int(min(MOST_ROUNDS, max(1, max(times.end for times in devices) // seconds)))
+    clock = seconds * np.arange(rounds)
+    return np.stack([devices[place].at(clock) for place in _drawn(len(devices), K, seed)], axis=1)
+
+
+def _drawn(number: int, K: int, seed: int) -> Numbers:
+    """A device for each of K clients: all different while there are enough."""
+    rng = np.random.default_rng(seed)
+    order = [rng.permutation(number) for _ in range(-(-K // number))]
+    return np.concatenate(order)[:K]
+
+
+def _devices(file: Path) -> list[Mapping[str, Any]]:
+    content = _plain(file)
+    if not isinstance(content, Mapping) or not all(isinstance(one, Mapping) for one in content.values()):
+        raise ValueError(
+            f"TraceFile: {str(file)!r} must be a table of devices, as FedScale and FLASH have, got no table of tables"
+        )
+    return list(content.values())
+
+
+def _times(device: Mapping[str, Any]) -> _Times | None:
+    if "messages" in device:
+        return _flash(str(device["messages"]))
+    active, inactive = (np.asarray(device.get(name, ()), float) for name in ("active", "inactive"))
+    number = min(len(active), len(inactive))
+    end = float(device.get("finish_time", inactive.max(initial=0)))
+    return _Times(active[:number], inactive[:number], end) if number and end > 0 else None
+
+
+def _flash(messages: str) -> _Times | None:
+    """When a phone charges, is on Wi-Fi, and its screen is off or locked; a state lasts until the next."""
+    state = dict.fromkeys(("dark", "locked", "charging", "wifi"), False)
+    active: list[float] = []
+    inactive: list[float] = []
+    there, now = False, 0.0
+    start: datetime | None = None
+    for moment, word in _messages(messages):
+        start = start or moment
+        now = (moment - start).total_seconds()
+        if word in STATES:
+            name, value = STATES[word]
+            state[name] = value
+        is_there = (state["dark"] or state["locked"]) and state["charging"] and state["wifi"]
+        if is_there != there:
+            (active if is_there else inactive).append(now)
+            there = is_there
+    inactive += [now] if there else []
+    return _Times(np.asarray(active), np.asarray(inactive), now) if active and now > 0 else None
+
+
+def _messages(text: str) -> Iterator[tuple[datetime, str]]:
+    found = []
+    for line in text.replace("\x00", "").splitlines():
+        when, _, word = line.strip().partition("\t")
+        try:
+            found.append((datetime.strptime(when.strip(), "%Y-%m-%d %H:%M:%S"), word.strip()))
+        except ValueError:  # a line that was cut off
+            continue
+    yield from sorted(found, key=lambda pair: pair[0])
+
+
+def read_devices(path: str, num_clients: int, seed: int = 0, **options: Any) -> Devices:
+    """The speeds of FedScale's ``client_device_capacity``: milliseconds a sample, and kilobits a second.
+
+    Args:
+        path: The file, a pickle of which only plain data are read, or the same as json.
+        num_clients: K.
+        seed: What the devices are drawn by, one for each client.
+        **options: Other fields of ``Devices``.
+    """
+    known = [device for device in _devices(_existing(path)) if {"computation", "communication"} <= device.keys()]
+    if not known:
+        raise ValueError(f"Devices: {path!r} must hold computation and communication of devices, got none")
+    drawn = [known[place] for place in _drawn(len(known), num_clients, seed)]
+    speed = [1000 / max(float(device["computation"]), 1e-6) for device in drawn]
+    bandwidth = [1000 / 8 * max(float(device["communication"]), 1e-3) for device in drawn]
+    return Devices(jnp.asarray(speed, jnp.float32), jnp.asarray(bandwidth, jnp.float32), **options)
+
+
+def _plain(file: Path) -> Any:
+    content = file.read_bytes()
+    try:
+        if content[:1] in (b"{", b"["):
+            return json.loads(content)
+        return _PlainUnpickler(io.BytesIO(content)).load()
+    except (ValueError, pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:
+        raise ValueError(
+            f"TraceFile: {str(file)!r} must be json or a pickle of plain data, got an error: {error}"
+        ) from None
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """Reads tables, lists, numbers (NumPy's, too) and texts, and nothing that could run."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in HARMLESS:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"it holds {module}.{name}")
+
+
+def _existing(path: str) -> Path:
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"TraceFile: path must be a file, got {path!r}, where there is none")
+    return Path(path)

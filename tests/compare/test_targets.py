@@ -1,0 +1,145 @@
+"""The target that is moved, and the currencies that an answer counts in."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from support.made_up import made_up
+from support.pages import comparison_report, curves
+from typer.testing import CliRunner
+
+from fedpick.cli import app
+from fedpick.compare import Comparison, render_page
+from fedpick.compare.charts import partition_chart
+from fedpick.compare.facts import cards, describe, sweep_section
+from fedpick.compare.page import split_answer
+from fedpick.compare.targets import leader_of, speed_up_chart, targets, winner_of
+from fedpick.results import interval
+from fedpick.sim import Summary
+
+
+def compared(by="rounds", value=0.5, **rounds_to):
+    return Comparison(tuple(rounds_to), tuple(map(made_up, rounds_to.values())), "loss", value=value, by=by)
+
+
+def test_the_currency_is_what_was_spent_until_the_target():
+    found = compared(rand=[60, 70, 65, 80], fast=[30, 33, 36, 38])
+    found.of("fast").records["seconds"][:] = 4.0  # rand's rounds take one second
+    by = {name: found.at(0.5, name) for name in ("rounds", "bytes", "seconds")}
+    np.testing.assert_array_equal(by["seconds"].spent_of("fast"), 4.0 * np.array([30, 33, 36, 38]))
+    assert by["rounds"].speed_up("fast").mean == pytest.approx(4 * by["seconds"].speed_up("fast").mean)
+    logs = np.log([60, 70, 65, 80]) - np.log(4 * np.array([30, 33, 36, 38]))
+    np.testing.assert_allclose(by["seconds"].speed_up("fast"), np.exp(interval(logs)), rtol=1e-9)
+    assert by["rounds"].answer.startswith("fast wins: it is 2.00 times as fast as rand")
+    assert by["seconds"].answer.startswith("rand wins. The next is fast: it is 0.50 times as fast in seconds as rand")
+    assert "times as thrifty as rand to loss 0.5" in by["bytes"].answer
+    assert "MB against" in by["bytes"].answer
+
+
+def test_an_unknown_currency_is_refused():
+    with pytest.raises(ValueError, match="by must be one of 'rounds', 'bytes', 'seconds', got 'euro'"):
+        compared("euro", rand=[60], fast=[20])
+    done = CliRunner().invoke(app, ["compare", "--by", "euro"])
+    assert done.exit_code == 1
+    assert "by must be one of" in done.stderr
+
+
+def test_targets_go_from_easy_to_hard_and_hold_the_comparisons_own():
+    one = comparison_report(("rand", "pow-d"), 5).comparison
+    values = targets(one)
+    assert values == sorted(values, reverse=True)
+    assert one.threshold in values
+    assert 10 < len(values) < 50
+    accuracy = Comparison(one.names, one.results, "test_accuracy", value=0.7)
+    assert targets(accuracy) == sorted(targets(accuracy))
+    chart = speed_up_chart(one, [one.at(value) for value in values])
+    for row in chart.rows:
+        gain = one.at(row["x"]).speed_up(row["name"])
+        assert row["y"] == pytest.approx(gain.mean, rel=1e-4)
+        assert bool(row["sign"]) == bool(one.at(row["x"]).bound(row["name"]))
+
+
+def test_winner_and_leader_are_the_answers():
+    one = compared(rand=[60, 70, 65, 80], fast=[30, 33, 36, 38], slow=[90, 91, 92, 95])
+    assert (winner_of(one), leader_of(one)) == ("fast", "fast")
+    two = compared(rand=[30, 33, 36, 38], slow=[60, 70, 65, 80], slower=[90, 91, 92, 95])
+    assert (winner_of(two), leader_of(two)) == ("rand", "slow")
+    assert winner_of(compared(rand=[60, 70, 65, 80], other=[70, 60, 66, 75])) == ""
+    assert split_answer("Nothing is sure. A is 1.2 (1.1 to 1.3).") == ("Nothing is sure.", "A is 1.2 (1.1 to 1.3).")
+    assert split_answer("A wins. B (2) is next.") == ("A wins.", "B (2) is next.")
+
+
+def test_cards_are_the_numbers_of_the_table():
+    one = compared(rand=[60, 70, 65, 80], fast=[30, 33, 36, 38])
+    gain, traffic, seconds, worst = cards(one, "fast")
+    assert gain[1] == f"{one.speed_up('fast').mean:.2f}"
+    assert traffic[1] == f"{one.traffic('fast'):.2f}"
+    assert seconds[2] == "34.5 s against 67.5 s"
+    assert worst[1] == "0.4"
+
+
+def test_which_d_is_asked_of_a_sweep():
+    names = ("rand", "pow-d, d = 6", "pow-d, d = 12", "pow-d, d = 24")
+    results = tuple(curves(speed, 5, seed=place) for place, speed in enumerate((1, 1.4, 2.2, 1.2)))
+    plains = ({"selector": {"kind": "rand", "m": 3}}, *({"selector": {"kind": "pow-d", "d": d}} for d in (6, 12, 24)))
+    [section] = sweep_section(Comparison(names, results), plains)
+    assert section.title == "Which d?"
+    assert section.text.startswith("d = 12 is the fastest here.")
+    assert [row["x"] for row in section.charts[0].rows] == [6, 12, 24]
+    assert sweep_section(Comparison(names[:2], results[:2]), plains[:2]) == []
+
+
+def test_names_of_clients_and_labels_are_drawn_and_how_many_of_them():
+    counts = np.arange(1, 603).reshape(301, 2)
+    named = Summary("Forest", counts, 0, tuple(f"station {k}" for k in range(301)), ("spruce", "fir"))
+    chart = partition_chart(named)
+    assert {row["x"] for row in chart.rows} == {"spruce", "fir"}
+    assert chart.rows[0]["y"] == "station 300"
+    assert "200 of the 301 clients are shown" in chart.text
+    assert "shown" not in partition_chart(Summary("Few", counts[:200], 0)).text
+
+
+def test_a_page_of_one_run_is_no_comparison():
+    report = comparison_report(("pow-d",), 1)
+    page = render_page(report)
+    assert "<h1>pow-d, one experiment</h1>" in page
+    assert "nothing to compare" not in page
+    assert "Who trained when" in page
+    assert ("Runs", "200 rounds") in describe(report, None)
+
+
+def test_a_page_of_a_real_federation_has_a_clocks_seconds_and_names():
+    simulated = comparison_report(("pow-d",), 1, K=4)
+    plain = {"selector": {"kind": "pow-d"}, "name": "Flower, FedAvg", "rounds": 200}
+    names = ("Oslo", "Bergen", "Turku", "Malmö")
+    real = type(simulated)(simulated.comparison, (plain,), (), command="", strategies=("pow-d",), clients=names)
+    page = render_page(real)
+    assert "pow-d, a federation on Flower" in page
+    assert "simulated" not in page
+    assert "loss on the clients that evaluated" in page.lower()
+    assert all(json.dumps(name)[1:-1] in page for name in names)
+
+
+def test_a_page_that_is_watched_reads_itself_again_until_the_end(tmp_path, monkeypatch):
+    folder = tmp_path / "out"
+    options = ["--strategies", "rand,pow-d", "--rounds", "20", "--seeds", "2", "-q"]
+    assert CliRunner().invoke(app, ["compare", "quadratic", *options, "-o", str(folder)]).exit_code == 0
+    pages = []
+
+    real = time.sleep
+
+    def sleep(seconds):
+        if seconds != 7:
+            return real(seconds)
+        pages.append((folder / "report.html").read_text())
+        if len(pages) == 2:
+            raise KeyboardInterrupt
+        return None
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    done = CliRunner().invoke(app, ["report", str(folder), "--watch", "7"])
+    assert done.exit_code == 0, done.output
+    assert all('<meta http-equiv="refresh" content="7">' in page for page in pages)
+    assert "refresh" not in (folder / "report.html").read_text().split("</head>")[0]
+    assert done.stderr.count("is written every 7 s") == 1

@@ -1,0 +1,151 @@
+"""Availability and speeds of real devices, from files."""
+
+import json
+import os
+import pickle
+
+import jax
+import numpy as np
+import pytest
+
+from fedpick.compare import Choices, make_experiments
+from fedpick.experiment import from_plain
+from fedpick.sim import TraceFile, read_devices
+
+KEY = jax.random.key(0)
+
+
+def there(trace, K, rounds):
+    return np.stack([trace(KEY, t, K) for t in range(rounds)])
+
+
+def test_a_table_has_a_row_for_each_round(tmp_path):
+    present = np.random.default_rng(0).random((4, 3)) < 0.5
+    np.savez(tmp_path / "t.npz", present=present)
+    lines = ["a,b,c", *(",".join(map(str, row.astype(int))) for row in present)]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    for name in ("t.npz", "t.csv"):
+        found = there(TraceFile(str(tmp_path / name)), 3, 8)
+        np.testing.assert_array_equal(found, np.tile(present, (2, 1)))
+    with pytest.raises(ValueError, match="a column for each of K=5 clients, got 3"):
+        TraceFile(str(tmp_path / "t.csv"))(KEY, 0, 5)
+    (tmp_path / "t.csv").write_text("a,b\n0,7\n")
+    with pytest.raises(ValueError, match="must hold 0 and 1 alone"):
+        TraceFile(str(tmp_path / "t.csv"))(KEY, 0, 2)
+
+
+FEDSCALE = {
+    1: {"duration": 300, "active": [0, 400], "inactive": [100, 600], "finish_time": 800, "model": "A"},
+    2: {"duration": 800, "active": [0], "inactive": [800], "finish_time": 800, "model": "B"},
+    3: {"duration": 0, "active": [], "inactive": [], "finish_time": 800, "model": "C"},
+}
+
+
+@pytest.mark.parametrize("dump", [pickle.dumps, lambda plain: json.dumps(plain).encode()])
+def test_fedscale_has_intervals(dump, tmp_path):
+    path = tmp_path / "client_behave_trace"
+    path.write_bytes(dump(FEDSCALE))
+    found = there(TraceFile(str(path), seconds=50), 2, 32)
+    clock = 50 * np.arange(32) % 800
+    first = (clock <= 100) | ((clock >= 400) & (clock <= 600))
+    assert sorted(found.T.tolist()) == sorted([first.tolist(), [True] * 32])
+    assert there(TraceFile(str(path)), 5, 1).shape == (1, 5)  # fewer devices than clients: they come again
+
+
+def test_flash_has_messages(tmp_path):
+    events = [
+        ("00:00:00", "screen_off"),
+        ("00:01:00", "wifi"),
+        ("00:02:00", "battery_charged_on"),  # there
+        ("00:05:00", "57.0%"),
+        ("00:06:00", "4G"),  # gone
+        ("00:07:00", "wifi"),  # there
+        ("00:08:00", "screen_on"),  # gone
+        ("00:10:00", "screen_lock"),  # there until the end
+        ("00:12:00", "battery_okay"),
+    ]
+    messages = "\n".join(f"2020-01-02 {when}\t{what}" for when, what in events) + "\ncut off"
+    (tmp_path / "state_traces.json").write_text(json.dumps({"0": {"model": "X", "messages": messages}}))
+    found = there(TraceFile(str(tmp_path / "state_traces.json"), seconds=60), 1, 12)[:, 0]
+    assert np.flatnonzero(found).tolist() == [2, 3, 4, 5, 6, 7, 8, 10, 11]
+
+
+def test_a_pickle_that_could_run_something_is_refused(tmp_path):
+    class Harm:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "harm"),)
+
+    path = tmp_path / "trace"
+    path.write_bytes(pickle.dumps({1: Harm()}))
+    with pytest.raises(ValueError, match=r"must be json or a pickle of plain data, got an error: it holds \w+\.mkdir"):
+        TraceFile(str(path))(KEY, 0, 1)
+    assert not (tmp_path / "harm").exists()
+    path.write_text("hello")
+    with pytest.raises(ValueError, match="must be json or a pickle of plain data"):
+        TraceFile(str(path))(KEY, 0, 1)
+    with pytest.raises(FileNotFoundError, match="TraceFile: path must be a file"):
+        TraceFile(str(tmp_path / "none"))(KEY, 0, 1)
+
+
+CAPACITY = {n: {"computation": np.float64(10 * n), "communication": 800.0 * n} for n in (1, 2, 3)}
+
+
+def test_fedscale_has_speeds(tmp_path):
+    (tmp_path / "capacity").write_bytes(pickle.dumps(CAPACITY))
+    devices = read_devices(str(tmp_path / "capacity"), 3, deadline=20.0)
+    np.testing.assert_allclose(np.sort(devices.speed), [100 / 3, 50, 100], rtol=1e-6)
+    np.testing.assert_allclose(devices.bandwidth * devices.speed, 1e7, rtol=1e-5)
+    assert devices.deadline == 20.0
+
+
+PLAIN = {
+    "data": {"kind": "quadratic", "K": 3},
+    "model": {"kind": "quadratic"},
+    "local": {"tau": 1, "b": 1, "eta": 1e-3},
+    "selector": {"kind": "rand", "m": 1},
+    "rounds": 2,
+}
+
+
+def test_devices_and_traces_in_a_file_and_on_the_command_line(tmp_path):
+    (tmp_path / "capacity").write_bytes(pickle.dumps(CAPACITY))
+    (tmp_path / "trace.csv").write_text("a,b,c\n1,0,1\n")
+    world = {
+        "devices": {"kind": "fedscale", "path": "capacity", "deadline": 5},
+        "availability": {"kind": "trace-file", "path": "trace.csv"},
+    }
+    (one,) = from_plain({**PLAIN, **world}, tmp_path)
+    one.check()
+    assert one.devices.speed.shape == (3,)
+    assert from_plain(one.to_plain())[0].identity(0) == one.identity(0)  # the numbers are the setting
+    moved = tmp_path / "moved.csv"
+    moved.write_text((tmp_path / "trace.csv").read_text())
+    (other,) = from_plain({**PLAIN, **world, "availability": {"kind": "trace-file", "path": "moved.csv"}}, tmp_path)
+    assert other.identity(0) == one.identity(0)  # a file is known by what it holds
+    moved.write_text("a,b,c\n1,1,1\n")
+    assert other.identity(0) != one.identity(0)
+    chosen = Choices(
+        strategies=("rand",),
+        settings=("data.K=3",),
+        availability=str(tmp_path / "trace.csv"),
+        devices="lognormal",
+        deadline=7.0,
+        failures=0.25,
+    )
+    (experiment,) = make_experiments("quadratic", chosen)
+    assert experiment.devices.speed.shape == (3,)
+    assert (experiment.devices.deadline, experiment.failures.probability) == (7.0, 0.25)
+    assert isinstance(experiment.availability, TraceFile)
+
+
+@pytest.mark.parametrize(
+    ("devices", "words"),
+    [
+        ({"kind": "phones"}, "devices.kind must be one of lognormal, fedscale, got 'phones'"),
+        ({"kind": "fedscale"}, "devices.path must be FedScale's client_device_capacity, got none"),
+        ({"kind": "lognormal", "sped": 3}, "sped is unknown; did you mean 'speed'"),
+    ],
+)
+def test_devices_that_are_wrong(devices, words):
+    with pytest.raises(ValueError, match=words):
+        from_plain({**PLAIN, "devices": devices})
