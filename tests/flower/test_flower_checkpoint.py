@@ -5,7 +5,7 @@ import logging
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import strategy as flower
 from support.fake_grid import FakeGrid, only, plain_app, silent, zeros
 
@@ -202,10 +202,16 @@ def test_evaluation_of_a_round_that_was_interrupted_is_made_up_for(tmp_path):
 
 def test_names_of_arrays_keep_their_order(tmp_path):
     arrays = ArrayRecord({f"layer.{i}": Array(np.full(2, i, np.float32)) for i in (2, 10, 1)})
+    layers = plain_app()
 
+    def train(message, context):
+        content = RecordDict({"arrays": message.content["arrays"], "metrics": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
+    layers._registered_funcs["train.default"] = train
     for _ in range(2):
         ours = Selecting(INNER["FedAvg"](), Rand(m=1), wait=0.0, folder=tmp_path)
-        ours.start(FakeGrid(plain_app(), []), arrays, num_rounds=1, timeout=1)
+        ours.start(FakeGrid(layers, range(2)), arrays, num_rounds=1, timeout=1)
     assert list(ours.adapter.state.arrays) == list(arrays)
 
 

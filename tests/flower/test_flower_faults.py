@@ -1,5 +1,6 @@
 """A federation goes on whatever its clients do: lies, errors, silence, joins and departures."""
 
+import contextlib
 import dataclasses
 import inspect
 import logging
@@ -14,14 +15,14 @@ from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, named_app, only, plain_app, raising, saying, silent, zeros
 
 from fedpick import PowerOfChoice, Rand, Uniform, pytree, static
-from fedpick.flower import Selecting, SelectingMixin
+from fedpick.flower import OutageError, Selecting, SelectingMixin
 from fedpick.flower.options import Options
 
 POLL, TRAIN = "query.loss", "train"
 
 
 def selecting(selector=PowerOfChoice(m=2, d=4), inner=None, **options):
-    options = {"poll_timeout": 0.2, "wait": 0.0, **options}
+    options = {"poll_timeout": 0.2, "wait": 0.0, "outage": 0.3, **options}
     return Selecting(inner or FedAvg(fraction_evaluate=0.0), selector, **options)
 
 
@@ -159,10 +160,12 @@ def test_all_updates_lost_leave_the_model_as_it_was():
     grid = FakeGrid(plain_app(), range(4))
     for k in range(4):
         grid.faults[k] = only(TRAIN, raising)
-    result, rows = play(selecting(), grid, rounds=3)
-    assert [row.returned for row in rows] == [0, 0, 0]
-    assert [row.trained for row in rows] == [2, 2, 0]
-    assert len(result.arrays) == 0  # Flower's word for: nothing was ever aggregated
+    strategy = selecting()
+    with pytest.raises(OutageError, match="no client has returned an update in 3 rounds; start the run again"):
+        play(strategy, grid, rounds=3)
+    assert [row.returned for row in strategy.history.rows] == [0, 0, 0]
+    assert [row.trained for row in strategy.history.rows] == [2, 2, 2]  # all were called again
+    np.testing.assert_array_equal(strategy.adapter.state.arrays["w"].numpy(), np.zeros(3))
 
 
 def test_replies_to_older_messages_and_to_nobody_are_not_counted():
@@ -193,7 +196,10 @@ def test_nobody_answers_the_poll(fallback, trained, caplog):
     for k in range(9):
         grid.faults[k] = only(POLL, lambda message, answer: answer() if "arrays" not in message.content else None)
     with caplog.at_level(logging.INFO, "flwr.fedpick"):
-        _, rows = play(selecting(fallback=fallback), grid, rounds=2)
+        strategy = selecting(fallback=fallback)
+        with pytest.raises(OutageError) if fallback == "skip" else contextlib.nullcontext():
+            play(strategy, grid, rounds=2)
+    rows = strategy.history.rows
     assert [row.trained for row in rows] == trained
     silent_so_far = set()
     for k, message in grid.log:  # who has not answered is not trained
@@ -309,20 +315,19 @@ def test_without_a_stable_id_it_goes_by_node_and_says_so(caplog):
     assert caplog.text.count("should report a partition-id or a name") == 1
 
 
-def test_nobody_there_is_a_round_without_training_and_it_does_not_hang(caplog):
-    grid = FakeGrid(plain_app(), [])
-    with caplog.at_level(logging.INFO, "flwr.fedpick"):
-        began = time.monotonic()
-        _, rows = play(selecting(), grid, rounds=2)
-    assert time.monotonic() - began < 5
-    assert [row.trained for row in rows] == [0, 0]
-    assert "no client to train" in caplog.text
+def test_with_nobody_there_no_round_is_played_and_the_run_ends_with_an_error():
+    strategy, began = selecting(outage=0.5), time.monotonic()
+    with pytest.raises(OutageError, match=r"0 of at least 1 clients are here, after 0\.5 s; start the run again"):
+        play(strategy, FakeGrid(plain_app(), []), rounds=2)
+    assert 0.5 <= time.monotonic() - began < 5
+    assert strategy.history.rows == []
 
 
 def test_clients_without_a_query_handler_are_named_with_what_they_said(caplog):
     app = plain_app()
     del app._registered_funcs["query.loss"]
-    play(selecting(), FakeGrid(app, range(2)), rounds=1)
+    with pytest.raises(OutageError):
+        play(selecting(), FakeGrid(app, range(2)), rounds=1)
     assert "did not answer the roll call: error: ValueError: No query function registered" in caplog.text
 
 

@@ -9,7 +9,7 @@ from fedpick.flower import Selecting
 
 
 def selecting(**options):
-    options = {"poll_timeout": 0.2, "wait": 0.0, **options}
+    options = {"poll_timeout": 0.2, "wait": 0.0, "outage": 0.3, **options}
     return Selecting(FedAvg(fraction_evaluate=0.0), PowerOfChoice(m=2, d=4), **options)
 
 

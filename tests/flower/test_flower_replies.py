@@ -73,7 +73,7 @@ def sending(data, stype="numpy.ndarray"):
 
 
 def selecting(selector=PowerOfChoice(m=2, d=4), inner=None, **options):
-    options = {"poll_timeout": 0.2, "wait": 0.0, **options}
+    options = {"poll_timeout": 0.2, "wait": 0.0, "outage": 0.3, **options}
     return Selecting(inner or FedAvg(fraction_evaluate=0.0), selector, **options)
 
 

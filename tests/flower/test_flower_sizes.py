@@ -17,7 +17,7 @@ POLL = "query.loss"
 
 
 def selecting(selector=Rand(m=2), inner=None, **options):
-    options = {"poll_timeout": 0.2, "wait": 0.0, **options}
+    options = {"poll_timeout": 0.2, "wait": 0.0, "outage": 0.3, **options}
     return Selecting(inner or FedAvg(fraction_evaluate=0.0), selector, **options)
 
 

@@ -32,7 +32,7 @@ def sending(value, after=0):
 
 
 def selecting(selector, inner=None, **options):
-    options = {"poll_timeout": 0.2, "wait": 0.0, **options}
+    options = {"poll_timeout": 0.2, "wait": 0.0, "outage": 0.3, **options}
     return Selecting(inner or FedAvg(fraction_evaluate=0.0), selector, **options)
 
 

@@ -6,6 +6,7 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError("fedpick.flower: needs flwr; install it with pip install 'fedpick[flower]'") from None
 
 from fedpick.flower.checkpoint import History
+from fedpick.flower.options import OutageError
 from fedpick.flower.selecting import Selecting, SelectingMixin
 
-__all__ = ["History", "Selecting", "SelectingMixin"]
+__all__ = ["History", "OutageError", "Selecting", "SelectingMixin"]

@@ -72,6 +72,13 @@ class History:
         """Enter metrics that were measured after the rounds played so far."""
         self.measured.setdefault(len(self.rows), {}).update(values)
 
+    def drop(self, rounds: int) -> None:
+        """Forget the last rounds, in which nothing was learnt."""
+        last = len(self.rows) - rounds
+        self.rows, self.status = self.rows[:last], self.status[:last]
+        self.measured = {t: values for t, values in self.measured.items() if t <= last}
+        self.notes = {t: why for t, why in self.notes.items() if t <= last}
+
     def to_arrays(self, share: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Named arrays as in a stored result, with the share of data p_k of each client."""
         rounds, seats = len(self.rows), max((len(row.clients) for row in self.rows), default=0)
@@ -200,6 +207,14 @@ class Checkpointer(NamedTuple):
         arrays = state.history.to_arrays(size / max(size.sum(), 1e-30))
         carried = payload(self.selector)._replace(request_models=1)  # Flower sends the model with every request
         RunStore(self.folder).save(identity, about, arrays, state.history.summary(model_bytes, carried))
+
+    def rewind(self, state: ServerState) -> None:
+        """Write a state of fewer rounds than the last one, which is forgotten."""
+        for path in self._paths():
+            if path > self._path(state.rounds):
+                path.unlink()
+        if state.rounds:
+            self.save(state)
 
     def restore(self) -> ServerState | None:
         """The newest complete state of this federation, or None where there is none; others are logged and skipped.

@@ -33,6 +33,7 @@ class ClientTable:
     COLUMNS = (
         "size",
         "failures",
+        "train_failures",
         "quarantine_end",
         "quarantined",
         "expected_duration",
@@ -45,7 +46,8 @@ class ClientTable:
         self.limits = SizeLimits()
         self.identities: list[str | None] = [None] * rows
         self.size: NDArray[Any] = np.full(rows, np.nan)
-        self.failures: NDArray[Any] = np.zeros(rows, np.int64)  # since the client last did what it was asked
+        self.failures: NDArray[Any] = np.zeros(rows, np.int64)  # since the client last answered
+        self.train_failures: NDArray[Any] = np.zeros(rows, np.int64)  # since it last returned an update
         self.quarantine_end: NDArray[Any] = np.zeros(rows, np.int64)  # a round
         self.quarantined: NDArray[Any] = np.zeros(rows, bool)  # until it answers a roll call after that round
         self.expected_duration: NDArray[Any] = np.full(rows, np.nan)  # seconds: as measured, else as reported
@@ -116,16 +118,24 @@ class ClientTable:
         new = [node for node in nodes - self.client_at.keys() if self.unknown_nodes.get(node, (0, 0))[1] <= t]
         return new + [self.node_of[client] for client in over if client in self.node_of]
 
-    def quarantine(self, client: int, t: int, rounds: int) -> None:
-        """Quarantine a client that failed in round t, with exponential back-off."""
+    def quarantine(self, client: int, t: int, rounds: int, training: bool = False) -> None:
+        """Quarantine a client that failed in round t, with exponential back-off.
+
+        Failures in training are counted apart: who answers polls and never returns an update stays away longer, too.
+        """
         self.quarantined[client] = True
-        self.quarantine_end[client] = _backoff(t, rounds, int(self.failures[client]))
-        self.failures[client] += 1
+        self.quarantine_end[client] = _backoff(t, rounds, int(self.failures[client] + self.train_failures[client]))
+        (self.train_failures if training else self.failures)[client] += 1
+
+    def release(self, t: int) -> None:
+        """End all quarantines in round t, on condition that the client answers the roll call."""
+        self.quarantine_end = np.minimum(self.quarantine_end, t)
+        self.unknown_nodes = {node: (failures, min(end, t)) for node, (failures, end) in self.unknown_nodes.items()}
 
     def blame(self, client: int, t: int, rounds: int) -> None:
         """Quarantine a client that has ruined the model, at once for as long as one that fails again and again."""
-        self.failures[client] = max(int(self.failures[client]), MOST_DOUBLINGS)
-        self.quarantine(client, t, rounds)
+        self.train_failures[client] = max(int(self.train_failures[client]), MOST_DOUBLINGS)
+        self.quarantine(client, t, rounds, training=True)
 
     def pardon(self, client: int) -> None:
         """End the quarantine of a client that did not fail: the model did."""

@@ -10,6 +10,11 @@ from fedpick.flower.sizes import SizeLimits
 from fedpick.validation import natural, one_of, require
 
 OWNER = "Selecting"
+RESUME = "start the run again when clients are back: with a folder, it resumes"
+
+
+class OutageError(RuntimeError):
+    """Too few clients are here, or none returns an update; a run with a folder resumes when it is started again."""
 
 
 @dataclass(kw_only=True)
@@ -22,6 +27,8 @@ class Options:
     query: str = "query.loss"
     poll_timeout: float = 30.0
     quarantine: int = 2
+    min_clients: int = 1
+    outage: float = 600.0
     fallback: Literal["rand", "skip"] = "rand"
     batch: int | None = None
     poll_loss: str = "loss"
@@ -41,8 +48,10 @@ class Options:
         for name in ("clients", "batch"):
             if getattr(self, name) is not None:
                 natural(OWNER, name, getattr(self, name))
-        natural(OWNER, "quarantine", self.quarantine)
-        require(OWNER, "wait", self.wait, "finite and at least 0", lambda x: (x >= 0) & (x < math.inf))
+        for name in ("quarantine", "min_clients"):
+            natural(OWNER, name, getattr(self, name))
+        for name in ("wait", "outage"):
+            require(OWNER, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < math.inf))
         require(OWNER, "poll_timeout", self.poll_timeout, "finite and above 0", lambda x: (x > 0) & (x < math.inf))
         one_of(OWNER, "fallback", self.fallback, ("rand", "skip"))
         one_of(OWNER, "weights", self.weights, ("selection", "examples"))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedpick.flower.checkpoint import ServerState
 from fedpick.flower.clients import identity_order
 from fedpick.flower.messages import exchange
-from fedpick.flower.options import Options
+from fedpick.flower.options import RESUME, Options, OutageError
 from fedpick.flower.replies import error_text, read_identity, read_loss, read_metric, read_seconds, read_size
 from fedpick.protocol import Poll
 
@@ -61,6 +61,25 @@ class Queries(NamedTuple):
             table.called = True
             table.grow(len({self._identity(node, reply) for node, reply in answers.items()}))
         self._enter(answers)
+        self._wait_for_enough()
+
+    def _wait_for_enough(self) -> None:
+        """Wait while too few clients are here to play a round; those in quarantine are called, too."""
+        table, options, began = self.state.clients, self.options, time.monotonic()
+        logged = -float("inf")
+        while (here := int((table.available() & (table.sizes() > 0)).sum())) < options.min_clients:
+            left = began + options.outage - time.monotonic()
+            if left <= 0:
+                few = f"{here} of at least {options.min_clients} clients are here, after {options.outage:g} s"
+                raise OutageError(f"Selecting: {few}; {RESUME}")
+            if time.monotonic() - logged > 10:
+                logged = time.monotonic()
+                LOG.warning("fedpick: %d clients are here; waiting up to %.0f s for more", here, left)
+            time.sleep(min(0.5, left))
+            listed = set(self.grid.get_node_ids())
+            table.update_nodes(listed)
+            table.release(self.state.rounds)
+            self._enter(self._call(table.to_call(listed, self.state.rounds)))
 
     def poll(self, asked: Sequence[int], kind: Poll) -> NDArray[np.float32]:
         """The answers of these clients, Float[K]; those without a valid one in time are NaN, and quarantined.

@@ -11,13 +11,13 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
 from fedpick.flower.checkpoint import Checkpointer, History, ServerState, client_metrics, eval_losses, server_metrics
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.messages import FilteredGrid, messages_by_seat
 from fedpick.flower.options import Options
 from fedpick.flower.queries import Queries
+from fedpick.flower.recovery import Recovery
 from fedpick.flower.replies import (
     bound_examples,
     check_update,
@@ -29,7 +29,7 @@ from fedpick.flower.replies import (
 )
 from fedpick.flower.selection import choose, observe, resize_memory
 from fedpick.flower.training import Round, rescale
-from fedpick.flower.watch import SERVER, Watch
+from fedpick.flower.watch import SERVER
 from fedpick.flower.wrapped import Wrapped
 from fedpick.protocol import Selector, least_clients, needs
 
@@ -60,19 +60,15 @@ class Adapter:
         self.seconds: Mapping[str, float] = {}  # that each training reply took, by the id of the message it answers
         self.evaluations: list[Message] = []  # the messages that ask clients to evaluate, in this round
         self.checkpointer: Checkpointer | None = None
-        self.good: tuple[ArrayRecord, dict[str, NDArray[Any]]] | None = (
-            None  # the last good model, the strategy's memory
-        )
-        self.rolled_back = False  # to it; Flower does not know yet
+        self.recovery = Recovery(self.wrapped, options.quarantine, options.outage)
 
     def begin(self, arrays: ArrayRecord) -> None:
         """Resume from the folder, if a run of this federation left a state there; only the first call does so."""
-        self.rolled_back = False
+        self.recovery = Recovery(self.wrapped, self.options.quarantine, self.options.outage)
         if self.options.folder is not None and self.checkpointer is None:
             self._resume(arrays)
         if not self.skip:  # with this model
-            self.state.watch = Watch(self.state.rounds)
-            self.good = (arrays, self.wrapped.memory())
+            self.recovery.begin(self.state, arrays)
 
     def _resume(self, arrays: ArrayRecord) -> None:
         assert self.options.folder is not None
@@ -87,9 +83,9 @@ class Adapter:
             self.wrapped.restore(state.wrapped)
             LOG.info("fedpick: resuming after %d rounds", state.rounds)
             before = self.checkpointer.restore_round(state.watch.good) if state.watch.good else None
-            self.good = (arrays, {}) if state.watch.good == 0 else None
+            self.recovery.good = (arrays, {}) if state.watch.good == 0 else None
             if before is not None:
-                self.good = (before.arrays, before.wrapped)
+                self.recovery.good = (before.arrays, before.wrapped)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -98,19 +94,20 @@ class Adapter:
 
         They are the strategy's own: it sees the chosen nodes only, and trains all of them.
         """
-        if self.good is None and not self.skip:
+        if self.recovery.good is None and not self.skip:
             self.begin(arrays)
         if server_round <= self.skip:
             return []
-        arrays = self.state.arrays if self.rolled_back else arrays
+        arrays = self.state.arrays if self.recovery.rolled_back else arrays
         began, self.skip, self.state.arrays = time.monotonic(), 0, arrays
         keys = (self.wrapped.arrays_key, self.wrapped.setting("configrecord_key", "config"))
         queries = Queries(grid, self.state, self.options, server_round, *keys)
+        self.check_updates()
         self._roll_call(queries)
         choice = choose(self.selector, queries)
-        if self._judge(server_round):
+        if self.recovery.judge(self.state, server_round):
             arrays, choice = self.state.arrays, choose(self.selector, queries)
-            self._judge(server_round)
+            self.recovery.judge(self.state, server_round)
         nodes = {i: self.state.clients.node_of[client] for i, client in choice.seats.items()}
         messages: dict[int, Message] = {}
         if nodes and self.wrapped.setting("fraction_train", 1.0) != 0:  # 0: the strategy trains nobody
@@ -151,14 +148,15 @@ class Adapter:
             arrays, metrics = self.inside.aggregate_train(server_round, valid)
             arrays = arrays if arrays is None else keep_whole(arrays, model)
         state.arrays = state.arrays if arrays is None else arrays
-        if self.rolled_back:
-            arrays, self.rolled_back = state.arrays, False
+        if self.recovery.rolled_back:
+            arrays, self.recovery.rolled_back = state.arrays, False
         before, state.memory = state.memory, observe(self.selector, state.memory, selection, report)
         samples, limit = state.clients.sizes()[list(current.choice.asked)], math.inf
         if self.selector.poll == "batch" and self.options.batch is not None:
             limit = self.options.batch
         row = current.row(list(updates), weights, losses, float(np.minimum(samples, limit).sum()))
         state.history.rows.append(row)
+        self.recovery.note_updates(len(updates))
         self._note_decisions(server_round, before)
         self.save()
         returned = f"{row.returned} of {row.trained} returned"
@@ -196,7 +194,7 @@ class Adapter:
         senders = {reply.metadata.reply_to_message_id: loss for reply in answers for loss in eval_losses(reply)}
         losses = {clients[name]: loss for name, loss in senders.items() if clients.get(name, -1) >= 0}
         self.state.watch.hear("evaluate", losses, self.state.rounds)
-        self._judge(server_round)
+        self.recovery.judge(self.state, server_round)
         usable = usable_evaluations(answers, clients, key)
         if not usable:
             return None
@@ -213,10 +211,19 @@ class Adapter:
                 self.state.history.measure(server_metrics(found))
                 if server_round == self.state.rounds and any("loss" in name.lower() for name in found):
                     self.state.watch.hear("server", {SERVER: server_metrics(found)["test_loss"]}, server_round)
-                    self._judge(server_round)
+                    self.recovery.judge(self.state, server_round)
             return found
 
         return evaluate_and_record
+
+    def check_updates(self, at_end: bool = False) -> None:
+        """End the run where no client has returned an update for long; these rounds are not played."""
+        error = self.recovery.outage_error(self.state, at_end)
+        if error is not None and self.checkpointer is not None:
+            self.state.history.drop(self.recovery.empty)
+            self.checkpointer.rewind(self.state)
+        if error is not None:
+            raise error
 
     def save(self) -> None:
         """Write a checkpoint, if there is a folder and a round was played."""
@@ -250,41 +257,17 @@ class Adapter:
         spoke = {i: reply for i, reply in found.items() if reply is not None and reply.has_content()}
         losses = {seats[i]: trained_loss(reply, faults[i], self.options.train_loss) for i, reply in spoke.items()}
         watch.hear("train", losses, self.state.rounds)
-        if self._judge(server_round):  # it was not their fault, and what they have trained is worth nothing
+        if self.recovery.judge(
+            self.state, server_round
+        ):  # it was not their fault, and what they have trained is worth nothing
             found = {i: reply for i, reply in found.items() if i not in spoke}
             faults = {i: faults[i] for i in found}
-        table.failures[[seats[i] for i, fault in faults.items() if fault is None]] = 0
+        for column in (table.failures, table.train_failures):
+            column[[seats[i] for i, fault in faults.items() if fault is None]] = 0
         for client, fault in {seats[i]: fault for i, fault in faults.items() if fault is not None}.items():
             LOG.warning("fedpick round %d: no update from %s: %s", server_round, table.identities[client], fault)
-            table.quarantine(client, self.state.rounds, self.options.quarantine)
+            table.quarantine(client, self.state.rounds, self.options.quarantine, training=True)
         return {i: reply for i, reply in found.items() if reply is not None and faults[i] is None}
-
-    def _judge(self, server_round: int) -> bool:
-        """Whether the model was ruined. Then the last good one takes its place, and who has ruined it is quarantined.
-
-        Clients that were quarantined for what they said of the ruined model are pardoned.
-        """
-        state, watch = self.state, self.state.watch
-        if not watch.ruined or self.good is None:
-            if watch.good == state.rounds and not watch.senders:
-                self.good = (state.arrays, {name: part.copy() for name, part in self.wrapped.memory().items()})
-            return False
-        guilty, table = watch.suspects(), state.clients
-        for client in watch.broken - {SERVER, *guilty}:
-            table.pardon(client)
-        for client in guilty:
-            table.blame(client, state.rounds, self.options.quarantine)
-        names = ", ".join(str(table.identities[client]) for client in guilty)
-        LOG.warning(
-            "fedpick round %d: the losses broke at once after a very large update; back to the model after round %d, "
-            "and quarantine for its sender: %s",
-            *(server_round, watch.good, names),
-        )
-        state.arrays, memory = self.good
-        self.wrapped.roll_back(memory)
-        watch.roll_back()
-        self.rolled_back = True
-        return True
 
     def _note_decisions(self, server_round: int, before: Any) -> None:
         """Enter what a strategy says of its own decisions, if it says anything."""

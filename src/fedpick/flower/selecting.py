@@ -60,7 +60,8 @@ class SelectingMixin(Strategy):
         everybody = FilteredGrid(grid)
         self._adapter.seconds = everybody.seconds
         result = super().start(everybody, initial_arrays, *args, **options)
-        if self._adapter.rolled_back:  # what was measured after the last round has shown that it was ruined
+        self._adapter.check_updates(at_end=True)
+        if self._adapter.recovery.rolled_back:  # what was measured after the last round has shown that it was ruined
             result.arrays = self._adapter.state.arrays
         self._adapter.save()  # with what was measured after the last round
         return result
@@ -100,6 +101,9 @@ class Selecting(SelectingMixin, Options):
         query: The type of the messages that ask for sizes and losses.
         poll_timeout: Seconds that a client has to answer one.
         quarantine: Rounds for which a client that failed is left alone; doubled at each failure, up to eight times.
+        min_clients: A round waits until this many clients are here.
+        outage: Seconds to wait for them at most, and to go on while no client returns an update; then the run ends with
+            an ``OutageError``, and resumes when it is started again with the same folder.
         fallback: When nobody answers the poll, "rand" draws the seats by size among the others; "skip" trains nobody.
         batch: b, the size of the mini-batch that cpow-d polls.
         poll_loss: The name of the loss in the metrics of a poll's reply.

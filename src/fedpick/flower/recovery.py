@@ -1,0 +1,74 @@
+"""What is done where nothing is learnt: a ruined model is rolled back, and a run without updates ends with an error."""
+
+import logging
+import time
+from typing import Any
+
+from flwr.app import ArrayRecord
+from numpy.typing import NDArray
+
+from fedpick.flower.checkpoint import ServerState
+from fedpick.flower.options import RESUME, OutageError
+from fedpick.flower.watch import SERVER, Watch
+from fedpick.flower.wrapped import Wrapped
+
+LOG = logging.getLogger("flwr.fedpick")
+FEW_ROUNDS = 2  # that may pass without an update, however long they take
+
+
+class Recovery:
+    """The last good model with what the strategy then remembered, and when an update came last.
+
+    ``rolled_back`` says that the model was replaced by it, and Flower does not know yet.
+    """
+
+    def __init__(self, wrapped: Wrapped, quarantine: int, outage: float) -> None:
+        self.wrapped, self.quarantine, self.outage = wrapped, quarantine, outage
+        self.good: tuple[ArrayRecord, dict[str, NDArray[Any]]] | None = None
+        self.rolled_back = False
+        self.last_update, self.empty = time.monotonic(), 0  # when an update came; rounds since, without one
+
+    def begin(self, state: ServerState, arrays: ArrayRecord) -> None:
+        """Begin with this model, in which nothing is wrong."""
+        state.watch = Watch(state.rounds)
+        self.good = (arrays, self.wrapped.memory())
+
+    def judge(self, state: ServerState, server_round: int) -> bool:
+        """Whether the model was ruined. Then the last good one takes its place, and who has ruined it is quarantined.
+
+        Clients that were quarantined for what they said of the ruined model are pardoned.
+        """
+        watch, table = state.watch, state.clients
+        if not watch.ruined or self.good is None:
+            if watch.good == state.rounds and not watch.senders:
+                self.good = (state.arrays, {name: part.copy() for name, part in self.wrapped.memory().items()})
+            return False
+        guilty = watch.suspects()
+        for client in watch.broken - {SERVER, *guilty}:
+            table.pardon(client)
+        for client in guilty:
+            table.blame(client, state.rounds, self.quarantine)
+        names = ", ".join(str(table.identities[client]) for client in guilty)
+        LOG.warning(
+            "fedpick round %d: the losses broke at once after a very large update; back to the model after round %d, "
+            "and quarantine for its sender: %s",
+            *(server_round, watch.good, names),
+        )
+        state.arrays, memory = self.good
+        self.wrapped.roll_back(memory)
+        watch.roll_back()
+        self.rolled_back = True
+        return True
+
+    def note_updates(self, number: int) -> None:
+        """Enter how many updates a round had."""
+        self.empty = 0 if number else self.empty + 1
+        self.last_update = time.monotonic() if number else self.last_update
+
+    def outage_error(self, state: ServerState, at_end: bool = False) -> OutageError | None:
+        """The error of a run where no client has returned an update for long or, at its end, ever."""
+        stuck = self.empty > FEW_ROUNDS and time.monotonic() - self.last_update > self.outage
+        never = at_end and self.empty > 0 and not any(row.returned for row in state.history.rows)
+        if not (stuck or never) or self.wrapped.setting("fraction_train", 1.0) == 0:  # 0: the strategy trains nobody
+            return None
+        return OutageError(f"Selecting: no client has returned an update in {self.empty} rounds; {RESUME}")
