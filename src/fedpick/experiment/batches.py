@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment
 from fedpick.results import Result
-from fedpick.sim import simulate
+from fedpick.sim import Federation, federations_of, simulate
 
 MOST_BYTES = 4e9  # of data that differ from seed to seed, in a batch
 
@@ -58,13 +58,24 @@ class Batch:
         """About how long it takes on two cores of a CPU."""
         return sum(run.experiment.seconds for run in self.runs)
 
+    def federation(self) -> Federation:
+        """The data of all runs, or those of each seed as one value; the last are kept in memory."""
+        first = self.points[0]
+        if not first.redraw:
+            return first.federation()
+        data: Any = [first.for_seed(seed).data for seed in self.seeds]
+        try:
+            return _federations(tuple(data), tuple(getattr(one, "sha256", "") for one in data))
+        except TypeError:  # descriptions of data that have no hash
+            return federations_of(data)
+
     def simulate(self, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None) -> Result:
         """The result, with a row for each of ``runs``."""
         first = self.points[0]
         traced = [_traced(point) for point in self.points]
         selector, local, server = jax.tree.map(lambda *leaves: _stacked(leaves), *traced)
         return simulate(
-            [first.for_seed(seed).data for seed in self.seeds] if first.redraw else first.federation(),
+            self.federation(),
             first.model,
             selector,
             local,
@@ -79,6 +90,11 @@ class Batch:
             progress=False,
             watch=watch,
         )
+
+
+@functools.lru_cache(maxsize=1)
+def _federations(data: tuple[Any, ...], versions: tuple[str, ...]) -> Federation:
+    return federations_of(data)
 
 
 def plan_batches(runs: Iterable[Run]) -> list[Batch]:
