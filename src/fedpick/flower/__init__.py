@@ -5,7 +5,7 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("fedpick.flower: needs flwr; install it with pip install 'fedpick[flower]'") from None
 
-from fedpick.flower.checkpoint import History
+from fedpick.flower.history import History
 from fedpick.flower.options import OutageError
 from fedpick.flower.selecting import Selecting, SelectingMixin
 
