@@ -17,7 +17,7 @@ from support.made_up import made_up
 from typer.testing import CliRunner
 
 from fedpick.cli import app
-from fedpick.compare import COLUMNS, Choices, Comparison, make_experiments
+from fedpick.compare import COLUMNS, Choices, Comparison, load_report, make_experiments
 from fedpick.experiment import names, result_of
 from fedpick.results import median_interval
 from fedpick.sim import Quadratic
@@ -342,7 +342,7 @@ def test_wrong_usage_gets_one_sentence_and_leaves_nothing(case, tmp_path, monkey
     arguments, *words = WRONG[case]
     done = fedpick(*arguments)
     assert done.exit_code == 1, done.output
-    lines = done.stderr.strip().splitlines()
+    lines = [line for line in done.stderr.strip().splitlines() if not line.endswith(" ...")]  # said after a second
     assert len(lines) == 1, done.stderr
     assert all(word in lines[0] for word in words), lines[0]
     assert sorted(tmp_path.rglob("*")) == before
@@ -377,7 +377,7 @@ def test_an_interrupted_comparison_says_what_is_kept_and_goes_on(tmp_path, monke
     _, said = process.communicate(timeout=120)
     if process.returncode == 0:
         pytest.skip("it was done before it could be interrupted")
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "stopped; finished work is stored in out; the same command resumes from there" in said
     assert not (tmp_path / "out" / "report.html").exists()
     monkeypatch.chdir(tmp_path)
@@ -499,3 +499,78 @@ def test_two_hundred_named_clients_with_unbalanced_labels_are_compared(tmp_path)
     assert done.exit_code == 0, done.output
     stored = RunStore(tmp_path / "out")
     assert result_of(stored.load(next(stored.identities()))).clients[1] == "Station 001"
+
+
+def test_a_folder_holds_comparisons_by_name(out):
+    first = json.loads((out / "summary.json").read_text())
+    other = ["quadratic", "--strategies", "rand,afl", "--rounds", "20", "--seeds", "2", "-o", out, "-q"]
+    assert fedpick("compare", *other, "--name", "with afl").exit_code == 0
+    assert json.loads((out / "summary.json").read_text())["names"] == ["rand", "afl"]
+    earlier = json.loads((out / "comparisons" / "quadratic.json").read_text())
+    assert (earlier["names"], earlier["target"]) == (["rand", "pow-d"], first["target"])
+    assert "fedpick" in (out / "comparisons" / "quadratic.html").read_text()
+    again = fedpick("report", out, "--name", "quadratic")
+    assert again.exit_code == 0, again.output
+    assert json.loads((out / "summary.json").read_text())["names"] == ["rand", "pow-d"]
+    assert sorted(path.name for path in (out / "comparisons").iterdir()) == ["with-afl.html", "with-afl.json"]
+    wrong = fedpick("report", out, "--name", "with-alf")
+    assert "name must be one of the comparisons" in wrong.stderr
+    assert "did you mean 'with-afl'?" in wrong.stderr
+    silent = fedpick("compare", *SMALL, "-o", out, "-q")
+    assert "ignoring" not in silent.stderr
+    assert (out / "comparisons" / "with-afl.json").exists()  # the same comparison again moves nothing
+
+
+def test_runs_of_different_settings_are_not_mixed(out):
+    more = ["--strategies", "rand,afl", "--rounds", "20", "--seeds", "2", "--eta", "1e-5", "--set", "metrics.every=20"]
+    assert fedpick("compare", "quadratic", *more, "-o", out, "-q").exit_code == 0
+    (out / "summary.json").unlink()
+    done = fedpick("report", out)
+    assert done.exit_code == 1
+    assert "holds runs that differ in local.eta, rounds, which cannot be compared" in done.stderr
+    chosen = fedpick("report", out, "--where", "local.eta=1e-5")
+    assert chosen.exit_code == 0, chosen.output
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["names"], summary["baseline"]) == (["rand", "afl"], "rand")  # in the registry's order
+    none = fedpick("report", out, "--where", "local.eta=7")
+    assert "must hold runs where local.eta=7, and has none" in none.stderr
+
+
+def test_a_page_that_is_not_ours_is_left_alone(tmp_path):
+    (tmp_path / "report.html").write_text("<p>mine</p>")
+    done = fedpick("compare", *SMALL, "-o", tmp_path)
+    assert done.exit_code == 1
+    assert "must be fedpick's to be written again, and is not" in done.stderr
+    assert (tmp_path / "report.html").read_text() == "<p>mine</p>"
+
+
+def test_a_federation_is_reported_by_what_it_measured_and_by_the_names_it_has(tmp_path):
+    result = made_up([None], total=5, accuracy=0.1)
+    for name in ("loss", "client_loss", "client_accuracy"):
+        result.metrics[name][:] = np.nan
+    result.metrics["test_accuracy"][:, 3:] = 0.4
+    experiment = {"selector": {"kind": "UCB", "text": "UCB(m=1)"}, "rounds": 5, "seeds": [0]}
+    about = {"seed": 0, "experiment": experiment, "clients": ["partition-id=3", "north"], "model_bytes": 10}
+    RunStore(tmp_path).save("one", about, result.to_arrays(0), {})
+    done = fedpick("report", tmp_path)
+    assert done.exit_code == 0, done.output
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["target"] == {"metric": "test_accuracy", "value": 0.4}
+    assert summary["answer"] == "There is nothing to compare UCB with."
+    assert "not drawn" not in done.stderr
+    assert load_report(tmp_path).comparison.results[0].clients == ("partition-id=3", "north")
+
+
+def test_what_a_terminal_cannot_print_is_replaced(out):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "fedpick", "report", str(out)]
+    done = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert b" ? " in done.stdout  # the sign of the deviations
+
+
+def test_a_file_of_another_kind_is_told_where_it_belongs(tmp_path):
+    done = fedpick("run", npz(tmp_path / "mine.npz", **good()))
+    assert done.exit_code == 1
+    assert "data of your own go to fedpick compare" in done.stderr
+    (tmp_path / "mark.toml").write_text("\ufeffrounds = 3", encoding="utf-8")
+    assert "data is missing" in fedpick("run", tmp_path / "mark.toml").stderr

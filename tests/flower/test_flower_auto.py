@@ -8,7 +8,7 @@ from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, record_of, simulated_app
 
 from fedpick import Auto, init_key
-from fedpick.compare.report import load_report, render_page
+from fedpick.compare import load_report, render_page
 from fedpick.flower import Selecting
 from fedpick.sim import Local, Logistic, Synthetic, simulate
 from fedpick.storage import RunStore

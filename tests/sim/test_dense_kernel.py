@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedpick.sim import MLP, Federation, Local, Logistic
-from fedpick.sim._engine.dense_kernel import gpu_form, train_dense
+from fedpick.sim._engine.dense_kernel import kernel_form, train_dense
 from fedpick.sim.federation import pixels
 from fedpick.sim.local import train_seats
 
@@ -87,9 +87,9 @@ def test_runs_are_a_batch_and_the_kernel_is_one_that_a_gpu_can_have():
 )
 def test_what_the_kernel_does_not_have_is_left_to_xla(local):
     model = MLP((24, 10)).build(BYTES)
-    assert gpu_form(model, BYTES, PLAIN).trainer is not None
-    assert gpu_form(model, BYTES, local) is model
+    assert kernel_form(model, BYTES, PLAIN).trainer is not None
+    assert kernel_form(model, BYTES, local) is model
     wide, odd = MLP((256,)).build(BYTES), dataclasses.replace(BYTES, x=BYTES.x[:, :, :3])
-    assert gpu_form(wide, BYTES, PLAIN) is wide
+    assert kernel_form(wide, BYTES, PLAIN) is wide
     narrow = MLP((24,)).build(odd)
-    assert gpu_form(narrow, odd, PLAIN) is narrow
+    assert kernel_form(narrow, odd, PLAIN) is narrow

@@ -10,7 +10,7 @@ from jax import lax
 
 from fedpick import OptimalSampling, Rand
 from fedpick.sim import CNN, IID, MLP, Federation, Local, Logistic, ResNet, from_apply, pixels, simulate
-from fedpick.sim._engine import cpu
+from fedpick.sim._engine import convolutions
 from fedpick.sim._engine.batching import Bundles
 from fedpick.sim._engine.compilation import rounds
 from fedpick.sim._engine.runner import Cadence, sweep
@@ -119,7 +119,8 @@ ORDERS = [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("HWNC", "IHWO", "
 
 @pytest.mark.parametrize("orders", ORDERS, ids="-".join)
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-def test_a_convolution_of_any_form_is_the_same_for_a_cpu(geometry, orders):
+@pytest.mark.parametrize("form", [convolutions.in_order, convolutions.by_patches])
+def test_a_convolution_of_any_form_is_the_same_for_a_device(form, geometry, orders):
     strides, padding, x_dilation, w_dilation = geometry
     sizes = {"N": 3, "H": 9, "W": 8, "C": 2, "I": 2, "O": 5}
     x = jax.random.normal(jax.random.key(0), [sizes[axis] for axis in orders[0]])
@@ -128,8 +129,12 @@ def test_a_convolution_of_any_form_is_the_same_for_a_cpu(geometry, orders):
     def plain(x, w):
         return lax.conv_general_dilated(x, w, strides, padding, x_dilation, w_dilation, dimension_numbers=orders)
 
-    replaced = cpu._replaced(plain)
-    assert "custom_vjp" in str(jax.make_jaxpr(replaced)(x, w))
+    replaced = convolutions.replaced(plain, form)
+    text = str(jax.make_jaxpr(replaced)(x, w))
+    if form is convolutions.in_order:
+        assert "custom_vjp" in text
+    else:
+        assert ("conv" in text) == (max(x_dilation + w_dilation) > 1)
     np.testing.assert_allclose(replaced(x, w), plain(x, w), rtol=1e-5, atol=1e-5)
     back = jax.random.normal(jax.random.key(2), jax.eval_shape(plain, x, w).shape)
     for ours, other in zip(*(jax.vjp(function, x, w)[1](back) for function in (replaced, plain)), strict=True):
@@ -137,7 +142,7 @@ def test_a_convolution_of_any_form_is_the_same_for_a_cpu(geometry, orders):
 
 
 @pytest.mark.parametrize("window", [((2, 2), (2, 2), "VALID"), ((3, 3), (2, 2), "SAME"), ((2, 3), (1, 2), "SAME")])
-def test_a_pool_is_the_same_for_a_cpu(window):
+def test_a_pool_is_the_same_for_a_device(window):
     size, strides, padding = window
     x = jnp.round(2 * jax.random.normal(jax.random.key(0), (2, 7, 8, 3)))  # with equal numbers
     x = x.at[0, 0, 0, 0].set(jnp.nan)
@@ -145,7 +150,7 @@ def test_a_pool_is_the_same_for_a_cpu(window):
     def plain(x):
         return lax.reduce_window(x, -jnp.inf, lax.max, (1, *size, 1), (1, *strides, 1), padding)
 
-    replaced = cpu._replaced(plain)
+    replaced = convolutions.replaced(plain, convolutions.in_order)
     assert "reduce_window" not in str(jax.make_jaxpr(replaced)(x))
     np.testing.assert_array_equal(replaced(x), plain(x))
     x = x.at[0, 0, 0, 0].set(0)
@@ -212,7 +217,7 @@ def test_a_convolution_of_a_users_own_stays_with_the_library_on_a_cpu(inner):
 def test_a_model_of_matrix_products_is_left_as_it_is():
     for spec in (Logistic(), MLP()):
         model = spec.build(images())
-        assert cpu.cpu_form(model, images(), 4) is model
+        assert convolutions.cpu_form(model, images(), 4) is model
 
 
 @pytest.mark.slow

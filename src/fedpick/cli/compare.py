@@ -80,6 +80,9 @@ def compare(
     settings: Settings = None,
     data: Data = None,
     output: Output = Path("comparison"),
+    name: Annotated[
+        str | None, typer.Option(help="Name of the comparison in the folder.", show_default="that of the task")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -92,7 +95,16 @@ def compare(
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
     with cli_errors(debug, output, data=data), announced(f"compare {task}", quiet or as_json):
-        from fedpick.compare import CURRENCIES, Choices, check_target, make_experiments, report_on, write_report
+        from fedpick.compare import (
+            CURRENCIES,
+            Choices,
+            check_page,
+            check_target,
+            make_experiments,
+            report_on,
+            set_aside,
+            write_report,
+        )
         from fedpick.experiment import missing, names, run_missing
         from fedpick.report import preload_page
         from fedpick.validation import one_of
@@ -121,7 +133,8 @@ def compare(
         summary = chosen[0].federation().summary()
         if metric.startswith("test") and not summary.test:
             raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
-        store = open_store(output, "compare", "report.html", "summary.json")
+        check_page(output)
+        store = open_store(output, "compare", "report.html", "summary.json", "comparisons")
         if not quiet and not as_json:
             size = f"{len(chosen)} strategies, {len(chosen[0].seeds)} seeds, {chosen[0].rounds} rounds"
             typer.echo(f"{summary}\n{size}", err=True)
@@ -132,7 +145,9 @@ def compare(
         with RunProgress(named, stored, quiet or as_json) as progress:
             run_missing(chosen, store, progress)
         preload.join()
-        report = report_on(chosen, store, metric=metric, value=value, by=by, command=command_line())
+        called = name or Path(task).stem
+        report = report_on(chosen, store, metric=metric, value=value, by=by, command=command_line(), name=called)
+        set_aside(output, report)
         page, plain = write_report(report, output, summary)
         if as_json:
             typer.echo(plain.read_text(), nl=False)

@@ -22,6 +22,12 @@ def report(
         str | None,
         typer.Option(help="What the answer counts in: rounds, bytes, seconds.", show_default="that of the comparison"),
     ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="An earlier comparison of the folder.", show_default="the last")
+    ] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(help="All runs with this setting, such as local.eta=0.05; repeatable.")
+    ] = None,
     watch: Annotated[
         int, typer.Option(min=0, help="Write the page again every so many seconds, until Ctrl-C.", show_default="no")
     ] = 0,
@@ -40,20 +46,26 @@ def report(
 
       fedpick report comparison --by bytes
 
+      fedpick report comparison --name forest
+
+      fedpick report results --where local.eta=0.05
+
       fedpick report federation --watch 10
     """
     with cli_errors(debug, data=data):
         from fedpick.cli.compare import number, show
-        from fedpick.compare import load_report, write_report
+        from fedpick.compare import load_report, set_aside, write_report
         from fedpick.experiment import from_plain
 
         def write(refresh: int = 0) -> Any:
-            report = load_report(folder, metric=metric, value=number(target), by=by, command=command_line())
+            wanted: Any = {"name": name, "where": tuple(where or ()), "metric": metric, "by": by}
+            report = load_report(folder, **wanted, value=number(target), command=command_line())
             summary = None
             try:
                 summary = None if report.real else from_plain(report.experiments[0])[0].federation().summary()
             except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
                 typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
+            set_aside(folder, report)
             page, _ = write_report(report, folder, summary, refresh=refresh)
             return report, page
 

@@ -2,9 +2,10 @@
 
 from fedpick.compare.charts import partition_chart
 from fedpick.compare.comparison import Comparison
+from fedpick.compare.folder import check_page, load_report, set_aside
 from fedpick.compare.page import render_page, write_report
 from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, make_experiments
-from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, load_report, report_on
+from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, report_on
 from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Comparison",
     "ComparisonReport",
     "StrategySummary",
+    "check_page",
     "check_target",
     "columns_of",
     "load_report",
@@ -23,5 +25,6 @@ __all__ = [
     "partition_chart",
     "render_page",
     "report_on",
+    "set_aside",
     "write_report",
 ]

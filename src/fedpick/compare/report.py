@@ -1,10 +1,8 @@
-"""A comparison with what it was made of, as plain data (summary.json), and again from a folder of runs."""
+"""A comparison with what it was made of, as plain data (summary.json)."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,10 +10,9 @@ from fedpick import config
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.summary import CURRENCIES, StrategySummary
 from fedpick.config import Plain
-from fedpick.experiment import Experiment, from_plain, load_results, names, result_of
-from fedpick.protocol import Selector
-from fedpick.results import Result, Spread, concatenate
-from fedpick.storage import Provenance, RunStore, StoredRun, plain_numbers
+from fedpick.experiment import Experiment, load_results, names
+from fedpick.results import Result, Spread
+from fedpick.storage import Provenance, RunStore, plain_numbers
 
 FORMAT = 3  # of summary.json
 LARGE, SMALL = 1e4, 0.01  # beyond these, three decimals are noise, or nothing
@@ -95,6 +92,7 @@ class ComparisonReport:
         dates: The days on which the runs were made.
         clients: The names of the clients; those of the results where it is left out.
         running: Whether a real federation has not ended yet.
+        name: What the comparison is called in its folder.
     """
 
     comparison: Comparison
@@ -108,6 +106,7 @@ class ComparisonReport:
     dates: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     running: bool = False
+    name: str = ""
 
     @property
     def real(self) -> bool:
@@ -135,6 +134,7 @@ class ComparisonReport:
             "target": {"metric": compared.metric, "value": plain_numbers(compared.threshold)},
             "strategies": rows,
             "format": FORMAT,
+            "name": self.name,
             "names": list(compared.names),
             "value": compared.value,
             "by": compared.by,
@@ -153,6 +153,7 @@ def report_on(
     value: float | None = None,
     by: str = "rounds",
     command: str = "",
+    name: str = "",
 ) -> ComparisonReport:
     """The comparison of experiments whose runs are in the store.
 
@@ -163,108 +164,31 @@ def report_on(
         value: The target; left out, it is what every run of the baseline reaches.
         by: What the way to the target is counted in: "rounds", "bytes" or "seconds".
         command: The command line, for the page.
+        name: What the comparison is called in its folder.
     """
     plains = tuple(experiment.to_plain() for experiment in experiments)
     results = [load_results(experiment, store) for experiment in experiments]
-    comparison = _compare(plains, results, metric, value, by)
+    comparison = compare_results(plains, results, metric, value, by)
     runs = [identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds)]
     strategies = tuple(config.describe(experiment.selector) for experiment in experiments)
     made = store.provenance(runs)
-    return ComparisonReport(comparison, plains, made, command=command, strategies=strategies, dates=store.dates(runs))
+    about: Any = {"command": command, "strategies": strategies, "dates": store.dates(runs), "name": name}
+    return ComparisonReport(comparison, plains, made, **about)
 
 
-def load_report(
-    folder: Path, *, metric: str | None = None, value: float | None = None, by: str | None = None, command: str = ""
-) -> ComparisonReport:
-    """The comparison whose summary is in a folder; where there is none, all the runs that are there, side by side.
-
-    Args:
-        folder: What compare, run or federate has written.
-        metric: The metric of the target; by default that of the summary, or the loss.
-        value: The target; by default that of the summary where the metric is the same.
-        by: "rounds", "bytes" or "seconds"; by default that of the summary, or "rounds".
-        command: The command line, for the page; by default that of the summary.
-    """
-    if not (folder / "runs").is_dir():
-        rule = "must be a folder with runs (of compare, run or federate)"
-        raise ValueError(f"report: {str(folder)!r} {rule}, and has none")
-    store, path = RunStore(folder), folder / "summary.json"
-    if path.is_file():
-        try:
-            kept = json.loads(path.read_text())
-            if kept["format"] != FORMAT:
-                raise ValueError(f"its format is {kept['format']}, and this fedpick reads {FORMAT}")
-            experiments = [] if kept["all_runs"] else [from_plain(plain)[0] for plain in kept["experiments"]]
-            target = (kept["target"]["metric"], kept["value"], kept["command"])
-            own = kept.get("by", "rounds")
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise ValueError(
-                f"report: {path} must be a summary that fedpick wrote ({error}); remove it to start anew"
-            ) from None
-        if experiments:
-            same = value is None and metric in (None, target[0]) and by in (None, own)
-            metric, value, command = target if same else (metric or target[0], value, command)
-            return report_on(experiments, store, metric=metric, value=value, by=by or own, command=command)
-    stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
-    if not stored:
-        raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
-    groups = _groups(list(stored.values()))
-    plains = tuple(plain for plain, _ in groups)
-    comparison = _compare(plains, [result for _, result in groups], metric or "loss", value, by or "rounds")
-    notes = tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ()))
-    made = store.provenance(stored)
-    strategies = tuple(_strategy(plain.get("selector")) for plain in plains)
-    clients = next((tuple(map(str, run.about["clients"])) for run in stored.values() if "clients" in run.about), ())
-    return ComparisonReport(
-        comparison,
-        plains,
-        made,
-        command=command,
-        all_runs=True,
-        strategies=strategies,
-        notes=notes,
-        dates=store.dates(stored),
-        clients=clients,
-    )
-
-
-def _compare(
+def compare_results(
     plains: Sequence[Plain], results: Sequence[Result], metric: str, value: float | None, by: str
 ) -> Comparison:
+    """The comparison of results, with rand as the baseline where it is among them.
+
+    Args:
+        plains: The experiments as plain data, which name the strategies.
+        results: The result of each.
+        metric: Of the target.
+        value: The target, or None.
+        by: What the way to the target is counted in.
+    """
     labels = names(plains)
     kinds = [plain.get("selector", {}).get("kind") for plain in plains]
     baseline = labels[kinds.index("rand") if "rand" in kinds else 0]
     return Comparison(labels, tuple(results), metric, value=value, reference=baseline, by=by)
-
-
-def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
-    """Runs that differ in the seed alone together; or in the data that were drawn by it, where that makes it fewer."""
-    ways = []
-    for redrawn in (False, True):
-        groups: dict[str, list[StoredRun]] = {}
-        for run in runs:
-            plain = {**run.about["experiment"], "seeds": []}
-            if redrawn and "data" in plain:
-                plain["data"] = _without_seed(plain["data"], run.about["seed"])
-            groups.setdefault(json.dumps(plain, sort_keys=True), []).append(run)
-        ways.append(list(groups.values()))
-    found = []
-    for members in min(ways, key=len):
-        members.sort(key=lambda run: int(run.about["seed"]))
-        plain = {**members[0].about["experiment"], "seeds": [run.about["seed"] for run in members]}
-        found.append((plain, concatenate([result_of(run) for run in members])))
-    return found
-
-
-def _without_seed(plain: Plain, seed: int) -> Plain:
-    """A description of data less the seed that drew it."""
-    inner = {name: _without_seed(part, seed) if isinstance(part, dict) else part for name, part in plain.items()}
-    return {name: part for name, part in inner.items() if (name, part) != ("seed", seed)}
-
-
-def _strategy(plain: object) -> str:
-    """A strategy with its parameters; the plain data as they are where its class is not at hand."""
-    try:
-        return config.describe(config.structure(plain, Selector, "selector"))
-    except ValueError:
-        return str(plain)

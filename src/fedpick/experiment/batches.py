@@ -13,8 +13,9 @@ import numpy as np
 
 from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment
 from fedpick.results import Result
-from fedpick.sim import simulate
+from fedpick.sim import Federation, federations_of, simulate
 
+COMPILING = 6.0  # seconds, on two cores
 MOST_BYTES = 4e9  # of data that differ from seed to seed, in a batch
 
 
@@ -54,9 +55,25 @@ class Batch:
         return [Run(point, seed) for point in self.points for seed in self.seeds]
 
     @property
+    def compiling(self) -> float:
+        """About how many seconds its programs take to compile, where they are not in the cache."""
+        return COMPILING
+
+    @property
     def seconds(self) -> float:
-        """About how long it takes on two cores of a CPU."""
+        """About how long it takes on two cores of a CPU, once it is compiled."""
         return sum(run.experiment.seconds for run in self.runs)
+
+    def federation(self) -> Federation:
+        """The data of all runs, or those of each seed as one value; the last are kept in memory."""
+        first = self.points[0]
+        if not first.redraw:
+            return first.federation()
+        data: Any = [first.for_seed(seed).data for seed in self.seeds]
+        try:
+            return _federations(tuple(data), tuple(getattr(one, "sha256", "") for one in data))
+        except TypeError:  # descriptions of data that have no hash
+            return federations_of(data)
 
     def simulate(self, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None) -> Result:
         """The result, with a row for each of ``runs``."""
@@ -64,7 +81,7 @@ class Batch:
         traced = [_traced(point) for point in self.points]
         selector, local, server = jax.tree.map(lambda *leaves: _stacked(leaves), *traced)
         return simulate(
-            [first.for_seed(seed).data for seed in self.seeds] if first.redraw else first.federation(),
+            self.federation(),
             first.model,
             selector,
             local,
@@ -79,6 +96,11 @@ class Batch:
             progress=False,
             watch=watch,
         )
+
+
+@functools.lru_cache(maxsize=1)
+def _federations(data: tuple[Any, ...], versions: tuple[str, ...]) -> Federation:
+    return federations_of(data)
 
 
 def plan_batches(runs: Iterable[Run]) -> list[Batch]:

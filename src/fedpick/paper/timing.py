@@ -7,6 +7,7 @@ so that a busy machine slows all of them equally.
 
 import functools
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -31,10 +32,14 @@ def seconds_per_round(experiments: dict[str, Experiment], rounds: int) -> dict[s
     federation = next(iter(experiments.values())).federation(0)
     runs = {name: TimedRun(experiment, federation) for name, experiment in experiments.items()}
     seconds: dict[str, list[Phases]] = {name: [] for name in experiments}
-    for t in range(rounds + 1):
+    first, *others = runs.values()
+    first.round(0)  # the first round warms up: what all share is compiled here, then what each has of its own
+    with ThreadPoolExecutor() as beside:
+        list(beside.map(lambda run: run.round(0), others))
+    for t in range(1, rounds + 1):
         for name, run in runs.items():
             seconds[name].append(run.round(t))
-    means = {name: np.mean(phases[1:], axis=0) for name, phases in seconds.items()}  # the first round warms up
+    means = {name: np.mean(phases, axis=0) for name, phases in seconds.items()}
     return {name: {**Phases(*map(float, mean))._asdict(), "total": float(mean.sum())} for name, mean in means.items()}
 
 
@@ -70,7 +75,7 @@ class TimedRun:
 
     def round(self, t: int) -> Phases:
         """Play round t and time its phases."""
-        keys, timed, polling = round_keys(0, t), TimedSelector(self.selector), 0.0
+        keys, timed, polling = _keys(t), TimedSelector(self.selector), 0.0
         own = (self.model, self.federation, self.local, self.params)
 
         def poll(key: Any, asked: Any) -> Any:
@@ -84,18 +89,31 @@ class TimedRun:
         self.selection = pick(timed, keys, self.state, self.clients, poll).selection
         models, losses, training = [], [], 0.0
         for seat, client in enumerate(np.asarray(self.selection.clients)):
-            key = seat_key(keys.train, seat, int(client))
+            key = _seat_key(keys.train, seat, int(client))
             trained, seconds = _timed(_train, *own, client, key, np.int32(t))
             models.append(trained.params)
             losses.append(trained.loss)
             training = max(training, seconds)
-        weights = self.selection.weights
-        self.params = jax.tree.map(lambda *leaves: jnp.tensordot(weights, jnp.stack(leaves), 1), *models)
-        self.state = self.selector.observe(self.state, self.selection, Report(jnp.stack(losses)))
+        self.params, self.state = _conclude(self.selector, self.state, self.selection, models, losses)
         return Phases(polling, timed.seconds, training)
 
 
 # Programs of one client or of the server, the same for all strategies.
+
+
+@jax.jit
+def _keys(t: Any) -> Any:
+    return round_keys(0, t)
+
+
+_seat_key = jax.jit(seat_key)
+
+
+@jax.jit
+def _conclude(selector: Any, state: Any, selection: Any, models: Any, losses: Any) -> Any:
+    """The average of the models, and what the strategy learns; nobody's stopwatch runs."""
+    params = jax.tree.map(lambda *leaves: jnp.tensordot(selection.weights, jnp.stack(leaves), 1), *models)
+    return params, selector.observe(state, selection, Report(jnp.stack(losses)))
 
 
 @jax.jit

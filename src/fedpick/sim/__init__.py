@@ -36,6 +36,7 @@ from fedpick.sim.rows import Names
 from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.simulation import simulate
 from fedpick.sim.sources import from_datasets, from_frame, from_partitioner
+from fedpick.sim.stacking import federations_of
 from fedpick.sim.summary import Summary
 from fedpick.sim.traces import TraceFile, read_devices
 from fedpick.sim.transformer import Transformer, transformer_base
@@ -82,6 +83,7 @@ __all__ = [
     "batch_losses",
     "check_fit",
     "distinct",
+    "federations_of",
     "fetch_fashion_mnist",
     "find_fashion_mnist",
     "from_apply",

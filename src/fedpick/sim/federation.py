@@ -1,6 +1,7 @@
 """Who holds which data: flat arrays sorted by client, with offsets, so that nothing is padded to the largest client."""
 
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY
 from typing import Any
@@ -244,6 +245,7 @@ class Federation:
         """
         y = np.asarray(y)
         if isinstance(partition, Sequence):
+            threading.Thread(target=jax.devices, daemon=True).start()  # a GPU takes as long to start as to draw these
             K = {getattr(one, "K", None) for one in partition}
             client = np.stack([one(y).astype(np.int32) for one in partition])
             return cls.from_arrays(x, y, client, num_clients=K.pop() if len(K) == 1 else None, **options)

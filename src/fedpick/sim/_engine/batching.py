@@ -27,14 +27,15 @@ from fedpick.sim._engine.compilation import (
     jit_program,
     start,
 )
-from fedpick.sim._engine.cpu import cpu_form
-from fedpick.sim._engine.dense_kernel import gpu_form
+from fedpick.sim._engine.convolutions import cpu_form, gpu_form, only_products
+from fedpick.sim._engine.dense_kernel import kernel_form
 from fedpick.sim._engine.multihost import divide
-from fedpick.sim._engine.phases import FEW, FEW_ON_GPU, PhasePrograms
+from fedpick.sim._engine.phases import FEW, PhasePrograms
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree, concatenate, rows
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.memory import free_memory
-from fedpick.sim.round import RunState
+from fedpick.sim.models import Model
+from fedpick.sim.round import RunState, Setup
 from fedpick.sim.spread import AXIS, EVERYWHERE
 
 ON_CPU = 1  # runs in a bundle
@@ -167,14 +168,26 @@ class Bundles:
         self.own = []
         for place, runs in self.bundles:
             setup, seeds = Runs(self.setups[place], self.runs.seeds).rows(runs)
-            seats = len(runs) * (setup.selector.m or setup.federation.num_clients)
-            if not _on_cpu(place) and seats <= FEW_SEATS:  # a loop would take as long as the kernels in it
+            few = self._seats(runs) <= FEW_SEATS and only_products(setup.model, setup.federation, setup.local.b)
+            if not _on_cpu(place) and few:  # a loop would take as long as the kernels in it
                 setup = dataclasses.replace(setup, unroll=STRETCH)
-            if _on_cpu(place):
-                setup = dataclasses.replace(setup, model=cpu_form(setup.model, setup.federation, setup.local.b))
-            elif _device(place).platform == "gpu" and self.mesh is None and seats >= MANY_SEATS:
-                setup = dataclasses.replace(setup, model=gpu_form(setup.model, setup.federation, setup.local))
+            setup = dataclasses.replace(setup, model=self._model(setup, place, self._seats(runs)))
             self.own.append(Runs(setup, _put(seeds, place)))
+
+    def _seats(self, runs: range) -> int:
+        """How many clients they train at the same time."""
+        setup = self.runs.setup
+        return len(runs) * (setup.selector.m or setup.federation.num_clients)
+
+    def _model(self, setup: Setup, place: Place, seats: int) -> Model:
+        """The model in the form that is fastest there."""
+        model, data, local = setup.model, setup.federation, setup.local
+        if _on_cpu(place):
+            return cpu_form(model, data, local.b)
+        if _device(place).platform != "gpu" or self.mesh is not None:
+            return model
+        model = gpu_form(model, data, local.b) if seats > 1 else model
+        return kernel_form(model, data, local) if seats >= MANY_SEATS else model
 
     def _kind(self, cadence: Cadence, shapes: RunState) -> Callable[..., Any]:
         if self.mesh is not None:
@@ -182,9 +195,10 @@ class Bundles:
         on_cpu = _on_cpu(self.bundles[0].place)
         if on_cpu and self._evaluates_mostly(cadence.every, shapes):
             return SplitPrograms
-        if cadence.rounds <= (FEW if on_cpu else FEW_ON_GPU):
-            return PhasePrograms
-        return compile_chunk if on_cpu else SplitPrograms
+        if on_cpu:
+            return PhasePrograms if cadence.rounds <= FEW else compile_chunk
+        many = self._seats(self.bundles[0].runs) >= MANY_SEATS  # a round takes longer than its calls
+        return PhasePrograms if many else SplitPrograms
 
     def _evaluates_mostly(self, every: int, shapes: RunState) -> bool:
         """Whether an evaluation is more work than the rounds before it, and much."""

@@ -177,7 +177,7 @@ def largest(programs: Sequence[Program | EvaluationProgram]) -> Any:
 
 
 def stack_blocks(trees: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *trees)
+    return jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *jax.device_get(trees))
 
 
 def trace_chunk(runs: Runs, cadence: Cadence) -> Any:

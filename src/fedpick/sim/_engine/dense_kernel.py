@@ -3,7 +3,7 @@
 XLA runs each step as some twenty kernels, between which weights, gradients and prepared inputs go through memory. Here
 a block of threads plays all steps of a seat: it gathers the stored inputs, and updates the weights in place. Products
 are in TF32, as XLA's are, those with inputs that are stored as bytes in float16, which has as many digits. Whatever
-else a model or its training has, ``gpu_form`` leaves to XLA.
+else a model or its training has, ``kernel_form`` leaves to XLA.
 """
 
 import functools
@@ -30,8 +30,8 @@ WARPS, STAGES = 4, 2
 SCALE = 1024.0  # of gradients in float16, lest small ones have fewer digits
 
 
-def gpu_form(model: Model, federation: Federation, local: Local) -> Model:
-    """The same model for a GPU, with training as one kernel where it is a dense network trained by plain SGD.
+def kernel_form(model: Model, federation: Federation, local: Local) -> Model:
+    """The same model for many seats on a GPU: training is one kernel where it is a dense network and plain SGD.
 
     Args:
         model: The model.
@@ -45,8 +45,12 @@ def gpu_form(model: Model, federation: Federation, local: Local) -> Model:
     if dense.widths[0] % LEAST or max(dense.widths[1:]) > WIDEST or local.b > WIDEST:
         return model
     functions = model.functions
-    trainer = functools.partial(train_dense, dense)
-    return Model(model.init, *functions, model.lowest, base=model.base, dense=dense, trainer=trainer)
+    return Model(model.init, *functions, model.lowest, base=model.base, dense=dense, trainer=_trainer(dense))
+
+
+@functools.cache  # the same network gives the same object, and so the same compiled program
+def _trainer(dense: Dense) -> Callable[..., Trained]:
+    return functools.partial(train_dense, dense)
 
 
 class _Plan(NamedTuple):

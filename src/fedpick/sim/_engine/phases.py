@@ -1,8 +1,9 @@
-"""A round as three programs, of which the largest is the same for all strategies: for simulations of few rounds.
+"""A round as three programs, of which the largest is the same for all strategies: for few or long rounds.
 
 Compiling a whole chunk takes seconds for each strategy, most of them for what strategies share: the training, and the
 evaluation. Here these are compiled once, and what is the strategy's own is small. Each round costs three calls from
-Python, a tenth of a millisecond, which is why many rounds are worth a program of their own (``chunk``). The numbers are
+Python, a tenth of a millisecond on a CPU and more on a GPU, which is why many short rounds are worth a program of their
+own (``chunk``, ``rounds``). The numbers are
 the same, bit for bit.
 """
 
@@ -19,7 +20,6 @@ from fedpick.sim.records import UPDATES, Choice, Outcome, Record, Request
 from fedpick.sim.round import RunState, Setup, choose, learn, work
 
 FEW = 200  # rounds
-FEW_ON_GPU = 2000  # a call takes it less time than its kernels
 
 
 def choices(runs: Runs, state: Any, params: Any, t: Any) -> tuple[Choice, Any]:

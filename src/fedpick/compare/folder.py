@@ -1,0 +1,243 @@
+"""The comparisons in a folder of runs: the last one, those before it by their names, or all runs side by side.
+
+folder/report.html, summary.json     the comparison that was made or named last
+folder/comparisons/NAME.html, .json  those before it
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpick import config
+from fedpick.compare.report import FORMAT, ComparisonReport, compare_results, report_on
+from fedpick.config import Plain, leaves
+from fedpick.experiment import differences, from_plain, result_of
+from fedpick.protocol import Selector
+from fedpick.registry import STRATEGIES, nearest
+from fedpick.results import Result, concatenate
+from fedpick.storage import RunStore, StoredRun, write_atomic
+
+PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
+METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, unless one is named
+
+
+def load_report(
+    folder: Path,
+    *,
+    name: str | None = None,
+    where: Sequence[str] = (),
+    metric: str | None = None,
+    value: float | None = None,
+    by: str | None = None,
+    command: str = "",
+) -> ComparisonReport:
+    """The comparison whose summary is in a folder; where there is none, the runs that are there, side by side.
+
+    Runs whose settings differ, and not only their strategies, are not compared.
+
+    Args:
+        folder: What compare, run or federate has written.
+        name: The name of an earlier comparison, which becomes the last.
+        where: Settings such as "local.eta=0.05" that runs must have; then it is of all such runs.
+        metric: The metric of the target; by default that of the summary, or the first that was measured.
+        value: The target; by default that of the summary where the metric is the same.
+        by: "rounds", "bytes" or "seconds"; by default that of the summary, or "rounds".
+        command: The command line, for the page; by default that of the summary.
+    """
+    if not (folder / "runs").is_dir():
+        rule = "must be a folder with runs (of compare, run or federate)"
+        raise ValueError(f"report: {str(folder)!r} {rule}, and has none")
+    if name is not None:
+        _bring_back(folder, name)
+    store, path = RunStore(folder), folder / SUMMARY
+    if path.is_file() and not where:
+        kept = _read(path)
+        experiments = [] if kept["all_runs"] else [from_plain(plain)[0] for plain in kept["experiments"]]
+        target, own = (kept["target"]["metric"], kept["value"], kept["command"]), kept.get("by", "rounds")
+        if experiments:
+            same = value is None and metric in (None, target[0]) and by in (None, own)
+            metric, value, command = target if same else (metric or target[0], value, command)
+            options: Any = {"metric": metric, "value": value, "by": by or own, "command": command}
+            return report_on(experiments, store, name=kept.get("name", ""), **options)
+    stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
+    if not stored:
+        raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
+    stored = {identity: run for identity, run in stored.items() if _has(run.about["experiment"], where)}
+    if not stored:
+        raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
+    return _side_by_side(folder, store, stored, metric=metric, value=value, by=by, command=command)
+
+
+def set_aside(folder: Path, report: ComparisonReport) -> None:
+    """Keep the comparison in a folder under its name, where another is about to take its place.
+
+    Args:
+        folder: The folder.
+        report: The comparison that comes.
+    """
+    try:
+        kept = json.loads((folder / SUMMARY).read_text())
+        if not kept["all_runs"] and kept["experiments"] != json.loads(json.dumps(list(report.experiments))):
+            _move(folder, kept)
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # no summary: one is written
+
+
+def _move(folder: Path, kept: Plain) -> None:
+    """Move the last comparison to the earlier ones."""
+    name = re.sub(r"[^\w.-]+", "-", str(kept.get("name"))).strip(".-") or "comparison"
+    taken, place = name, 1
+    while (folder / EARLIER / f"{taken}.json").exists():
+        place += 1
+        taken = f"{name}-{place}"
+    text = json.dumps({**kept, "name": taken}, indent=1)
+    write_atomic(folder / EARLIER / f"{taken}.json", text + "\n", owner="report")
+    (folder / SUMMARY).unlink()
+    if (folder / PAGE).is_file():
+        (folder / PAGE).replace(folder / EARLIER / f"{taken}.html")
+
+
+def check_page(folder: Path) -> None:
+    """Raise where report.html in a folder is not fedpick's: it is not overwritten."""
+    page = folder / PAGE
+    if page.is_file() and b"fedpick" not in page.read_bytes():
+        raise ValueError(f"compare: {page} must be fedpick's to be written again, and is not; choose another folder")
+
+
+def _bring_back(folder: Path, name: str) -> None:
+    """Make an earlier comparison the last."""
+    current = _read(folder / SUMMARY) if (folder / SUMMARY).is_file() else None
+    if current is not None and current.get("name") == name:
+        return
+    known = sorted(path.stem for path in (folder / EARLIER).glob("*.json"))
+    if name not in known:
+        known += [str(current["name"])] if current is not None and current.get("name") else []
+        rule = f"must be one of the comparisons in {folder} ({', '.join(known) or 'none'})"
+        raise ValueError(f"report: name {rule}, got {name!r}{nearest(name, known)}")
+    path = folder / EARLIER / f"{name}.json"
+    kept = path.read_text()
+    path.unlink()
+    path.with_suffix(".html").unlink(missing_ok=True)  # it is drawn again
+    if current is not None:
+        _move(folder, current)
+    write_atomic(folder / SUMMARY, kept, owner="report")
+
+
+def _read(path: Path) -> Plain:
+    try:
+        kept: Plain = json.loads(path.read_text())
+        if kept["format"] != FORMAT:
+            raise ValueError(f"its format is {kept['format']}, and this fedpick reads {FORMAT}")
+        if not kept["all_runs"]:
+            [from_plain(plain)[0] for plain in kept["experiments"]]
+        _ = (kept["target"]["metric"], kept["value"], kept["command"])
+        return kept
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ValueError(
+            f"report: {path} must be a summary that fedpick wrote ({error}); remove it to start anew"
+        ) from None
+
+
+def _has(plain: Plain, where: Sequence[str]) -> bool:
+    flat = leaves(plain)
+    for setting in where:
+        wanted: Plain = {}
+        config.override(wanted, setting, "report")
+        if any(flat.get(path) != value for path, value in leaves(wanted).items()):
+            return False
+    return True
+
+
+def _side_by_side(
+    folder: Path,
+    store: RunStore,
+    stored: dict[str, StoredRun],
+    *,
+    metric: str | None,
+    value: float | None,
+    by: str | None,
+    command: str,
+) -> ComparisonReport:
+    groups = sorted(_groups(list(stored.values())), key=lambda group: _place(group[0].get("selector")))
+    plains = tuple(plain for plain, _ in groups)
+    _check_alike(plains, folder)
+    results = [result for _, result in groups]
+    known = [each for each in METRICS if np.isfinite(results[0].metric(each)).any()]
+    metric = metric or (known[0] if known else "loss")
+    clients = next((tuple(map(str, run.about["clients"])) for run in stored.values() if "clients" in run.about), ())
+    return ComparisonReport(
+        compare_results(plains, results, metric, value, by or "rounds"),
+        plains,
+        store.provenance(stored),
+        command=command,
+        all_runs=True,
+        strategies=tuple(_strategy(plain.get("selector")) for plain in plains),
+        notes=tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ())),
+        dates=store.dates(stored),
+        clients=clients,
+    )
+
+
+def _place(selector: Any) -> tuple[int, str]:
+    """Strategies in the order of the registry, so that rand is first and colours stay."""
+    kind = selector.get("kind") if isinstance(selector, dict) else None
+    known = list(STRATEGIES)
+    return known.index(kind) if kind in known else len(known), json.dumps(_padded(selector), sort_keys=True)
+
+
+def _padded(value: Any) -> Any:
+    """Numbers as texts that sort as they do."""
+    if isinstance(value, dict):
+        return {name: _padded(part) for name, part in value.items()}
+    return f"{value:020.6f}" if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _check_alike(plains: Sequence[Plain], folder: Path) -> None:
+    """Raise where strategies and other settings differ: what is compared would not be the strategies."""
+    if len({json.dumps(plain.get("selector"), sort_keys=True) for plain in plains}) == 1:
+        return  # a sweep of another setting with one strategy
+    real = not any("data" in plain for plain in plains)
+    others = [{name: part for name, part in plain.items() if name != "selector"} for plain in plains]
+    varied = [path for path in differences(others)[0] if not (real and path == "rounds")]
+    if varied:
+        path = varied[0]
+        found = list(dict.fromkeys(str(leaves(plain).get(path)) for plain in plains))
+        rule = f"holds runs that differ in {', '.join(varied[:3])}, which cannot be compared"
+        raise ValueError(f"report: {str(folder)!r} {rule}; choose with --where, such as --where {path}={found[0]}")
+
+
+def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
+    """Runs that differ in the seed alone together; or in the data that were drawn by it, where that makes it fewer."""
+    ways = []
+    for redrawn in (False, True):
+        groups: dict[str, list[StoredRun]] = {}
+        for run in runs:
+            plain = {**run.about["experiment"], "seeds": []}
+            if redrawn and "data" in plain:
+                plain["data"] = _without_seed(plain["data"], run.about["seed"])
+            groups.setdefault(json.dumps(plain, sort_keys=True), []).append(run)
+        ways.append(list(groups.values()))
+    found = []
+    for members in min(ways, key=len):
+        members.sort(key=lambda run: int(run.about["seed"]))
+        plain = {**members[0].about["experiment"], "seeds": [run.about["seed"] for run in members]}
+        found.append((plain, concatenate([result_of(run) for run in members])))
+    return found
+
+
+def _without_seed(plain: Plain, seed: int) -> Plain:
+    """A description of data less the seed that drew it."""
+    inner = {name: _without_seed(part, seed) if isinstance(part, dict) else part for name, part in plain.items()}
+    return {name: part for name, part in inner.items() if (name, part) != ("seed", seed)}
+
+
+def _strategy(plain: object) -> str:
+    """A strategy with its parameters; the plain data as they are where its class is not at hand."""
+    try:
+        return config.describe(config.structure(plain, Selector, "selector"))
+    except ValueError:
+        return str(plain.get("text") or plain.get("kind") or plain) if isinstance(plain, dict) else str(plain)
