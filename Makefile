@@ -8,21 +8,33 @@ BIN := .venv/bin
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-setup: .venv/ready ## Make the virtual environment (the other targets do it when needed)
+setup: .venv/ready ## Make the virtual environment of developers (the other targets make what they need)
 
-.venv/ready: pyproject.toml
+.venv/made:
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "fedpick needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable '.[dev]'
 	touch $@
 
-demo: setup ## Compare the strategies: the table, the answer, and a page (comparison/report.html)
+# What fedpick itself needs, without the extras: some 0.6 GB, where the tests and the docs bring 2 GB.
+.venv/light: .venv/made pyproject.toml
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+.venv/flower: .venv/light
+	$(BIN)/pip install --quiet --editable '.[flower]'
+	touch $@
+
+.venv/ready: .venv/made pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch .venv/light .venv/flower $@
+
+demo: .venv/light ## Compare the strategies: the table, the answer, and a page (comparison/report.html)
 	$(BIN)/fedpick compare
 
-paper: setup ## Reproduce the paper: every figure and table in a smaller form (all of it: fedpick paper --all)
+paper: .venv/light ## Reproduce the paper: every figure and table in a smaller form (all of it: fedpick paper --all)
 	$(BIN)/fedpick paper --all --quick
 
-flower: setup ## Run Power-of-Choice on Flower: a SuperLink and eight SuperNodes as processes on this machine
+flower: .venv/flower ## Run Power-of-Choice on Flower: a SuperLink and eight SuperNodes as processes on this machine
 	$(BIN)/fedpick federate --clients 8 --rounds 5
 
 # Compiling is a good part of the tests: here it is done quickly, and in test-all as users have it. XLA ends a process

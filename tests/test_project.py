@@ -120,3 +120,19 @@ def test_on_the_package_index_every_link_of_readme_is_whole():
     assert all(link.startswith("https://") for link in links)
     repository = PROJECT["urls"]["Repository"].removeprefix("https://github.com/")
     assert all(repository in link for link in links if "$HFPR_VERSION" in link)
+
+
+def test_the_demo_installs_what_it_needs_and_no_more():
+    makefile = (ROOT / "Makefile").read_text()
+    light = makefile.partition(".venv/light:")[2].partition("\n\n")[0]
+    assert "demo: .venv/light" in makefile
+    assert "pip install --quiet --editable .\n" in light
+    heavy = ("ray", "mlflow", "playwright", "sphinx", "flwr", "pandas", "polars")
+    assert not [each for each in PROJECT["dependencies"] if each.lower().startswith(heavy)]
+
+
+def test_every_extra_is_installed_by_a_line_of_the_docs():
+    text = (ROOT / "docs" / "quick-start.md").read_text()
+    extras = set(PROJECT["optional-dependencies"]) - {"dev", "docs"}
+    assert all(f"`{extra}`" in text for extra in extras)
+    assert "`pip install '.[flower]'`" in text

@@ -101,7 +101,7 @@ def test_ctrl_c_says_what_is_kept(toml, tmp_path, monkeypatch):
 
     monkeypatch.setattr("fedpick.experiment.batches.simulate", interrupted)
     answer = command(toml, "-o", tmp_path / "runs")
-    assert answer.exit_code == 1
+    assert answer.exit_code == 130
     assert f"finished work is stored in {tmp_path / 'runs'}; the same command resumes from there" in answer.output
 
 
@@ -115,7 +115,7 @@ def test_the_bar_over_everything(capsys, monkeypatch):
         whole.note("an item")
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
-        "  0%, about 0 s left: loss 1", " 25%, about 66 s left: loss 1", " 50%, about 33 s left: loss 1", "an item"
+        "  0%: loss 1", " 25%, about 66 s left: loss 1", " 50%, about 33 s left: loss 1", "an item"
     ]  # fmt: skip
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with ProgressBar(100.0) as whole:

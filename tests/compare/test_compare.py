@@ -377,7 +377,7 @@ def test_an_interrupted_comparison_says_what_is_kept_and_goes_on(tmp_path, monke
     _, said = process.communicate(timeout=120)
     if process.returncode == 0:
         pytest.skip("it was done before it could be interrupted")
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "stopped; finished work is stored in out; the same command resumes from there" in said
     assert not (tmp_path / "out" / "report.html").exists()
     monkeypatch.chdir(tmp_path)
@@ -559,3 +559,18 @@ def test_a_federation_is_reported_by_what_it_measured_and_by_the_names_it_has(tm
     assert summary["answer"] == "There is nothing to compare UCB with."
     assert "not drawn" not in done.stderr
     assert load_report(tmp_path).comparison.results[0].clients == ("partition-id=3", "north")
+
+
+def test_what_a_terminal_cannot_print_is_replaced(out):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "fedpick", "report", str(out)]
+    done = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert b" ? " in done.stdout  # the sign of the deviations
+
+
+def test_a_file_of_another_kind_is_told_where_it_belongs(tmp_path):
+    done = fedpick("run", npz(tmp_path / "mine.npz", **good()))
+    assert done.exit_code == 1
+    assert "data of your own go to fedpick compare" in done.stderr
+    (tmp_path / "mark.toml").write_text("\ufeffrounds = 3", encoding="utf-8")
+    assert "data is missing" in fedpick("run", tmp_path / "mark.toml").stderr

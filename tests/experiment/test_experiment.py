@@ -119,6 +119,8 @@ WRONG = {
     "local.batches=epoch": "one of 'distinct', 'replace', 'epochs', got 'epoch'; did you mean 'epochs'?",
     "local.schedule.at=3": "local.schedule must have a kind",
     'local.schedule={kind="step-decay", at=3}': "local.schedule.at must be a list",
+    "local=5": "local must be a table",
+    "seeds=true": "seeds must be a list",
     'local.schedule={kind="optax", name="cosine"}': "OptaxSchedule: name must be one of",
     "data.kind=quadratics": "data must have a kind among synthetic, quadratic, digits, fashion-mnist, arrays, got",
     "data={}": "data must have a kind, got {}",

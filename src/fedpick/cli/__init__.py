@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedpick.cli._common import exit_process
+from fedpick.cli._common import exit_process, replace_unprintable
 from fedpick.cli.compare import compare
 from fedpick.cli.data import data
 from fedpick.cli.federate import federate
@@ -38,6 +38,7 @@ def _about(
 
 def main() -> None:
     """Run the command line."""
+    replace_unprintable()
     try:
         app()
     except SystemExit as end:

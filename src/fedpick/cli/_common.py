@@ -39,7 +39,7 @@ _INTERRUPTED: list[int] = []  # signals that came
 
 @contextlib.contextmanager
 def cli_errors(debug: bool, output: Path | None = None, *, data: Path | None = None, ended: str = "") -> Iterator[None]:
-    """Show errors that a user can correct as one sentence, with exit code 1; on Ctrl-C say what is stored.
+    """Show errors that a user can correct as one sentence, with exit code 1; on Ctrl-C (130) say what is stored.
 
     ``data`` is where data sets are looked for.
     """
@@ -71,7 +71,7 @@ def cli_errors(debug: bool, output: Path | None = None, *, data: Path | None = N
         kept = output is not None and any(output.glob("*/*"))
         rest = f"; finished work is stored in {output}; the same command resumes from there" if kept else ended
         typer.echo(f"stopped{rest}", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(130) from None  # as shells say it of SIGINT
     finally:
         log.removeHandler(echo)
         if before is not None:
@@ -115,6 +115,13 @@ def announced(command: str, quiet: bool) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def replace_unprintable() -> None:
+    """Print a question mark for what a terminal's encoding does not have, instead of failing at the end."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def exit_process(code: Any) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from fedpick.cli._common import console, raise_if_interrupted
@@ -39,8 +40,9 @@ class ProgressBar:
             self.bar.update(self.task, completed=share * self.total, description=text)
         elif not self.quiet and now - self.printed > 10:
             self.printed = now
-            left = (now - self.began) * (1 - share) / share if share > 0 else 0.0
-            print(f"{share:4.0%}, about {duration(left)} left: {text}", file=sys.stderr, flush=True)
+            left = (now - self.began) * (1 - share) / share if share >= 0.01 else None  # too early to tell
+            rest = "" if left is None else f", about {duration(left)} left"
+            print(f"{share:4.0%}{rest}: {text}", file=sys.stderr, flush=True)
 
     def begin(self, text: str) -> None:
         """Say what comes next."""
@@ -59,6 +61,20 @@ class ProgressBar:
     def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()
+
+
+def estimate(batches: Sequence[Any]) -> str:
+    """How many runs there are to do, and about how long they take, compiling included.
+
+    >>> estimate([])
+    '0 runs to do'
+    """
+    runs = sum(len(batch.runs) for batch in batches)
+    if not runs:
+        return "0 runs to do"
+    compiling = sum(batch.compiling for batch in batches)
+    whole = duration(compiling + sum(batch.seconds for batch in batches))
+    return f"{runs} runs to do, about {whole} on two cores, {duration(compiling)} of it to compile them the first time"
 
 
 def duration(seconds: float) -> str:

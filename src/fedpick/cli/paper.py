@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors, command_line, console, open_store
-from fedpick.cli._progress import ProgressBar, duration
+from fedpick.cli._progress import ProgressBar, duration, estimate
 
 
 def paper(
@@ -72,7 +72,7 @@ def paper(
         batches = missing([experiment for item in selected for experiment in item.experiments(size).values()], store)
         work, runs = sum(batch.seconds for batch in batches), sum(len(batch.runs) for batch in batches)
         if runs and not quiet:
-            typer.echo(f"{runs} runs to do, about {duration(work)} on two cores", err=True)
+            typer.echo(estimate(batches), err=True)
         with ProgressBar(work, quiet) as bar:
 
             def show_progress(item: Any, batch: Any, so_far: Any) -> None:
@@ -111,14 +111,16 @@ def _list(items: Any, size: Any, output: Path) -> None:
     table = Table(title=f"The paper, {size.name} version")
     for name in ("name", "in the paper", "what", "runs", "left to run"):
         table.add_column(name)
-    total, whole = 0, 0.0
+    store = RunStore(output) if output.is_dir() else None
+    every = [experiment for item in items for experiment in item.experiments(size).values()]
     for item in items:
         experiments = item.experiments(size).values()
         runs = sum(len(experiment.seeds) for experiment in experiments)
-        left = missing(experiments, RunStore(output)) if output.is_dir() else missing(experiments, None)
+        left = missing(experiments, store)
         number, work = sum(len(batch.runs) for batch in left), sum(batch.seconds for batch in left)
         rest = f"{number}, about {duration(work)}" if number else "-"
         table.add_row(item.name, item.source, item.title, str(runs), rest)
-        total, whole = total + runs, whole + work
-    table.add_row("", "", "all together (items share runs)", str(total), f"about {duration(whole)} at most")
+    total = sum(len(batch.runs) for batch in missing(every, None))
+    whole = sum(batch.seconds for batch in missing(every, store))
+    table.add_row("", "", "all together (items share runs)", str(total), f"about {duration(whole)}")
     console().print(table)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedpick.cli._common import Data, Debug, Output, Quiet, Settings, announced, cli_errors, console, open_store
-from fedpick.cli._progress import ProgressBar, duration
+from fedpick.cli._progress import ProgressBar, estimate
 
 # Parameters of any cluster; the others get SLURM's prefix.
 SHARED = ("name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node")
@@ -55,7 +55,7 @@ def run(
         left = missing(experiments, open_store(output, "run", "slurm"))
         work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
         if number and not quiet:
-            typer.echo(f"{number} runs to do, about {duration(work)} on two cores", err=True)
+            typer.echo(estimate(left), err=True)
         if slurm is not None:
             _submit(experiments, output, workers, slurm)
             return
@@ -113,7 +113,7 @@ def _submit(experiments: Any, output: Path, workers: int, parameters: str) -> No
     try:
         submitit = importlib.import_module("submitit")
     except ModuleNotFoundError:
-        message = "run: needs submitit; install it with pip install 'fedpick[slurm]'"
+        message = "run: needs submitit; install it with pip install 'fedpick[slurm]', or '.[slurm]' in a clone"
         raise ModuleNotFoundError(message) from None
     executor = submitit.AutoExecutor(folder=output / "slurm", cluster=chosen.pop("cluster", "slurm"))
     executor.update_parameters(**{name if name in SHARED else f"slurm_{name}": chosen[name] for name in chosen})

@@ -199,8 +199,8 @@ def _sentences(error: BaseException, path: str, owner: str) -> Iterable[str]:
         yield f"{_join(path, error.parameter)} {error.fault}"
     elif isinstance(error, _WrongValueError):
         yield f"{path} {error}"
-    elif isinstance(error, TypeError):
-        yield f"{path} must be a list"
+    elif isinstance(error, TypeError | AttributeError):  # as Python says it of what is no list, or no table
+        yield f"{path} must be a {'list' if str(error).endswith('object is not iterable') else 'table'}"
     else:
         yield f"{error} (in {path})" if path else str(error).removeprefix(f"{owner}: ")
 

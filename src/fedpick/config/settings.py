@@ -22,9 +22,12 @@ def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8-sig")  # with or without the mark that Windows puts first
+    except OSError as error:
         raise ValueError(f"{owner}: the file {str(path)!r} cannot be read ({error})") from None
+    except UnicodeDecodeError:
+        rule = "must be a TOML or JSON file that describes an experiment; data of your own go to fedpick compare"
+        raise ValueError(f"{owner}: {rule}, got {str(path)!r}") from None
     try:
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:

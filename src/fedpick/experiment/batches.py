@@ -15,6 +15,7 @@ from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment
 from fedpick.results import Result
 from fedpick.sim import Federation, federations_of, simulate
 
+COMPILING = 6.0  # seconds, on two cores
 MOST_BYTES = 4e9  # of data that differ from seed to seed, in a batch
 
 
@@ -54,8 +55,13 @@ class Batch:
         return [Run(point, seed) for point in self.points for seed in self.seeds]
 
     @property
+    def compiling(self) -> float:
+        """About how many seconds its programs take to compile, where they are not in the cache."""
+        return COMPILING
+
+    @property
     def seconds(self) -> float:
-        """About how long it takes on two cores of a CPU."""
+        """About how long it takes on two cores of a CPU, once it is compiled."""
         return sum(run.experiment.seconds for run in self.runs)
 
     def federation(self) -> Federation:

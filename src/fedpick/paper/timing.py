@@ -33,9 +33,7 @@ def seconds_per_round(experiments: dict[str, Experiment], rounds: int) -> dict[s
     runs = {name: TimedRun(experiment, federation) for name, experiment in experiments.items()}
     seconds: dict[str, list[Phases]] = {name: [] for name in experiments}
     first, *others = runs.values()
-    first.round(
-        0
-    )  # the first round warms up: what all share is compiled here, what they have of their own side by side
+    first.round(0)  # the first round warms up: what all share is compiled here, then what each has of its own
     with ThreadPoolExecutor() as beside:
         list(beside.map(lambda run: run.round(0), others))
     for t in range(1, rounds + 1):

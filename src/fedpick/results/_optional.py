@@ -11,7 +11,8 @@ def require_package(owner: str, package: str, *, extra: str) -> None:
     >>> require_package("Result", "pandas", extra="frames")
     """
     if importlib.util.find_spec(package) is None:
-        raise ModuleNotFoundError(f"{owner}: needs {package}; install it with pip install 'fedpick[{extra}]'")
+        install = f"pip install 'fedpick[{extra}]', or '.[{extra}]' in a clone"
+        raise ModuleNotFoundError(f"{owner}: needs {package}; install it with {install}")
 
 
 def import_package(owner: str, package: str, *, extra: str) -> Any:

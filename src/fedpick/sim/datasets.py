@@ -163,7 +163,7 @@ class Digits:
             from sklearn.datasets import load_digits  # type: ignore[import-untyped]
         except ImportError:
             raise ModuleNotFoundError(
-                "Digits: needs scikit-learn; install it with pip install 'fedpick[digits]'"
+                "Digits: needs scikit-learn; install it with pip install 'fedpick[digits]', or '.[digits]' in a clone"
             ) from None
         bunch = load_digits()
         x, y = (bunch.data / 8 - 1).astype(np.float32), bunch.target.astype(np.int64)

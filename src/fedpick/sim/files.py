@@ -266,7 +266,9 @@ def _unpickled(file: Any, name: str, path: str) -> Numbers:
 
 def _polars(what: str) -> Any:
     if importlib.util.find_spec("polars") is None:
-        raise ModuleNotFoundError(f"Arrays: {what} need polars; install it with pip install 'fedpick[frames]'")
+        raise ModuleNotFoundError(
+            f"Arrays: {what} need polars; install it with pip install 'fedpick[frames]', or '.[frames]' in a clone"
+        )
     return importlib.import_module("polars")
 
 

@@ -185,7 +185,9 @@ def _path() -> str:
 def _tool(name: str) -> str:
     found = shutil.which(name, path=_path())
     if found is None:
-        raise ModuleNotFoundError("federate: needs flwr; install it with pip install 'fedpick[flower]'")
+        raise ModuleNotFoundError(
+            "federate: needs flwr; install it with pip install 'fedpick[flower]', or '.[flower]' in a clone"
+        )
     return found
 
 
