@@ -117,7 +117,7 @@ def damaged(path, how):
 def test_a_state_that_is_not_whole_or_foreign_is_refused_and_the_one_before_is_used(tmp_path, how, sentence, caplog):
     whole, _, expected = started(tmp_path / "whole", 6)
     started(tmp_path / "other", 4)
-    states = sorted((tmp_path / "other" / "state").iterdir())
+    states = sorted((tmp_path / "other" / "state").glob("*.state"))
     assert [path.name for path in states] == ["round-00000003.state", "round-00000004.state"]
     damaged(states[-1], how)
     with caplog.at_level(logging.INFO, "flwr.fedpick"):
@@ -137,7 +137,7 @@ def test_a_folder_of_another_federation_is_not_overwritten(tmp_path):
 
 def test_a_folder_of_broken_states_alone_begins_anew(tmp_path, caplog):
     started(tmp_path, 1)
-    (state,) = (tmp_path / "state").iterdir()
+    (state,) = (tmp_path / "state").glob("*.state")
     damaged(state, "truncated")
     _, grid, _ = started(tmp_path, 2)
     assert len(grid.sent("train")) == 4

@@ -44,7 +44,7 @@ def loss_of(w, clients):
 
 
 def last_model(folder):
-    path = max((Path(folder) / "state").iterdir())
+    path = max((Path(folder) / "state").glob("*.state"))
     owner = json.loads(path.read_bytes().split(b"\n", 1)[0])["owner"]
     return load_state(path, owner=owner, what="state").arrays["model/w"]
 

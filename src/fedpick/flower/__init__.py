@@ -7,7 +7,7 @@ except ModuleNotFoundError:
         "fedpick.flower: needs flwr; install it with pip install 'fedpick[flower]', or '.[flower]' in a clone"
     ) from None
 
-from fedpick.flower.checkpoint import History
+from fedpick.flower.history import History
 from fedpick.flower.options import OutageError
 from fedpick.flower.selecting import Selecting, SelectingMixin
 

@@ -1,111 +1,36 @@
 """What a server keeps: its state, to resume from, and its history, as a store of simulations has it.
 
-folder/state/round-*.state     the last two states
-folder/runs/<identity>/        the history
-
-A federation does not know all that a simulation knows; what it does not know is NaN. ``loss`` and the metrics over
-clients come from Flower's evaluation on clients, ``test_loss`` and ``test_accuracy`` from the server's ``evaluate_fn``.
+folder/state/round-*.state     the last two states, and that of the last good model
+folder/state/history.jsonl     the rounds that were played, one after the other
+folder/runs/<identity>/        the history as the store of simulations has it
 """
 
+import contextlib
 import hashlib
 import logging
-import math
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, MetricRecord
+from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
 from fedpick.config import unstructure
 from fedpick.flower.clients import ClientTable
-from fedpick.flower.replies import read_metric
+from fedpick.flower.history import History
 from fedpick.flower.watch import Watch
-from fedpick.metrics import METRICS, OVER_CLIENTS, Payload, traffic
 from fedpick.protocol import Selector, payload
-from fedpick.storage import ForeignStateError, RunStore, State, StateError, load_state, save_state
+from fedpick.storage import PART, ForeignStateError, Journal, RunStore, State, StateError, load_state, save_state
 
 LOG = logging.getLogger("flwr.fedpick")
 WHAT, KEPT = "Selecting: state", 2
-COUNTS = ("available", "polled", "trained", "returned")
-COSTS = ("poll_samples", "train_samples", "seconds")
-
-
-class RoundRow(NamedTuple):
-    """One round. Seats that did not return have client -1 and weight 0."""
-
-    clients: list[int]
-    weights: list[float]
-    train_loss: float
-    available: int
-    polled: int
-    trained: int
-    returned: int
-    poll_samples: float
-    train_samples: float
-    seconds: float
-
-
-@dataclass
-class History:
-    """The rounds that were played (``rows``), and what was measured after which of them (``measured``).
-
-    A strategy that explains itself adds its numbers of every round (``status``) and its reasons (``notes``).
-
-    >>> history = History()
-    >>> history.measure({"test_loss": 0.5})
-    >>> history.summary(model_bytes=100)["final"]["test_loss"]
-    0.5
-    """
-
-    rows: list[RoundRow] = field(default_factory=list)
-    measured: dict[int, dict[str, float]] = field(default_factory=dict)  # rounds played -> metric -> value
-    status: list[dict[str, float]] = field(default_factory=list)
-    notes: dict[int, str] = field(default_factory=dict)  # rounds played -> what the strategy then changed, and why
-
-    def measure(self, values: Mapping[str, float]) -> None:
-        """Enter metrics that were measured after the rounds played so far."""
-        self.measured.setdefault(len(self.rows), {}).update(values)
-
-    def drop(self, rounds: int) -> None:
-        """Forget the last rounds, in which nothing was learnt."""
-        last = len(self.rows) - rounds
-        self.rows, self.status = self.rows[:last], self.status[:last]
-        self.measured = {t: values for t, values in self.measured.items() if t <= last}
-        self.notes = {t: why for t, why in self.notes.items() if t <= last}
-
-    def to_arrays(self, share: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Named arrays as in a stored result, with the share of data p_k of each client."""
-        rounds, seats = len(self.rows), max((len(row.clients) for row in self.rows), default=0)
-        clients, weights = np.full((rounds, seats), -1, np.int32), np.zeros((rounds, seats), np.float32)
-        for t, row in enumerate(self.rows):
-            clients[t, : len(row.clients)], weights[t, : len(row.weights)] = row.clients, row.weights
-        found: dict[str, NDArray[Any]] = {"share": share.astype(np.float32), "evaluated": np.arange(rounds + 1)}
-        for name in METRICS:
-            values = [self.measured.get(t, {}).get(name, math.nan) for t in range(rounds + 1)]
-            found[f"metrics/{name}"] = np.asarray(values, np.float32)
-        found |= {"records/clients": clients, "records/weights": weights}
-        for name in ("train_loss", *COUNTS, *COSTS):
-            kind = np.int32 if name in COUNTS else np.float32
-            found[f"records/{name}"] = np.asarray([getattr(row, name) for row in self.rows], kind)
-        for name in self.status[0] if self.status else ():
-            found[f"records/{name}"] = np.asarray([line[name] for line in self.status], np.float32)
-        return found
-
-    def summary(self, model_bytes: int, payload: Payload = Payload()) -> dict[str, Any]:
-        """The last value of each metric and the total costs; None where unknown."""
-        final: dict[str, float | None] = dict.fromkeys(METRICS)
-        for _, values in sorted(self.measured.items()):
-            final |= {name: _finite(value) for name, value in values.items()}
-        polled, trained, returned = (sum(getattr(row, name) for row in self.rows) for name in COUNTS[1:])
-        costs = {name: _finite(math.fsum(getattr(row, name) for row in self.rows)) for name in COSTS}
-        costs = {**traffic(polled, trained, returned, model_bytes=model_bytes, payload=payload), **costs}
-        return {"rounds": len(self.rows), "final": final, "costs": costs}
+RECORDED = 20  # the run is written when this part of its rounds is new
 
 
 @dataclass
@@ -118,6 +43,7 @@ class ServerState:
     memory: Any = None  # the selector's; None before the first round
     watch: Watch = field(default_factory=Watch)  # over the model
     wrapped: dict[str, NDArray[Any]] = field(default_factory=dict)  # the wrapped strategy's, when it was saved
+    first_model: str = ""  # a checksum of the model that the federation began with, when it was saved
 
     @property
     def rounds(self) -> int:
@@ -133,14 +59,12 @@ class ServerState:
             "strategy": self.wrapped,
         }
         arrays = {f"{group}/{name}": values for group, named in groups.items() for name, values in named.items()}
-        history = self.history
-        facts = {"rows": history.rows, "measured": list(history.measured.items())}
-        facts |= {"status": history.status, "notes": list(history.notes.items())}
-        return State({**facts, "identities": self.clients.identities, "watch": self.watch.to_facts()}, arrays)
+        facts = {"rounds": self.rounds, "identities": self.clients.identities, "watch": self.watch.to_facts()}
+        return State(facts, arrays)
 
     @classmethod
-    def from_state(cls, state: State, selector: Selector[Any]) -> "ServerState":
-        """What ``to_state`` wrote, in its order; the selector gives its memory the structure."""
+    def from_state(cls, state: State, selector: Selector[Any], entries: Sequence[Mapping[str, Any]]) -> "ServerState":
+        """What ``to_state`` wrote, in its order, with the history of a journal; the selector structures its memory."""
 
         def group(name: str) -> dict[str, NDArray[Any]]:
             start = f"{name}/"
@@ -151,41 +75,79 @@ class ServerState:
         return cls(
             ArrayRecord({name: Array(values) for name, values in group("model").items()}),
             clients,
-            History(
-                [RoundRow(*row) for row in state.facts["rows"]],
-                dict(state.facts["measured"]),
-                state.facts.get("status", []),
-                dict(state.facts.get("notes", [])),
-            ),
+            History.from_entries(entries, int(state.facts["rounds"])),
             jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in group("selector").values()]),
-            Watch.from_facts(state.facts["watch"]) if "watch" in state.facts else Watch(len(state.facts["rows"])),
+            Watch.from_facts(state.facts["watch"]),
             group("strategy"),
+            str(state.facts["first_model"]),
         )
 
 
-class Checkpointer(NamedTuple):
-    """Saves and restores the state of one federation in its folder."""
+@dataclass
+class Checkpointer:
+    """Saves and restores the state of one federation in its folder, of which it has the lock."""
 
     folder: Path
     selector: Selector[Any]
     seed: int
     num_clients: int | None  # as expected
     strategies: list[str]  # the classes of the wrapped strategy, the outermost first
-    shapes: dict[str, tuple[int, ...]]  # of the model
+    model: ArrayRecord  # the first one
+    entered: int = 0  # rounds that are in the journal
+    recorded: int = 0  # rounds that the run in the store has
+    lock: contextlib.ExitStack | None = None
+
+    def open(self) -> None:
+        """Take the lock of the folder, and remove what a server that was killed has left."""
+        if self.lock is None:
+            self.lock = RunStore(self.folder).occupy(owner="Selecting")
+            for left in (self.folder / "state").glob(f"{PART}*"):
+                left.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self.lock is not None:
+            self.lock.close()
+            self.lock = None
 
     @property
     def owner(self) -> str:
         """All that must be the same for a state to be resumed."""
         number = self.num_clients or "any number of"
-        text = f"{self.selector!r}, seed {self.seed}, {number} clients, {self.strategies}, model {self.shapes}"
+        shapes = {name: tuple(array.shape) for name, array in self.model.items()}
+        text = f"{self.selector!r}, seed {self.seed}, {number} clients, {self.strategies}, model {shapes}"
         return re.sub(r" at 0x[0-9a-f]+", "", text)
 
-    def save(self, state: ServerState) -> None:
-        """Write the state and the history; the last two states are kept, and that of the last good model."""
-        save_state(self._path(state.rounds), state.to_state(), owner=self.owner, what=WHAT)
+    def save(self, state: ServerState, at_end: bool = False) -> None:
+        """Write the state and the history; the last two states are kept, and that of the last good model.
+
+        Of the history only what is new is written. The run in the store is written as a whole, and therefore at the
+        end and each time that a twentieth of its rounds is new: what is written in all is linear in the rounds.
+        """
+        self._journal.append(state.history.to_entries(self.entered), owner=WHAT)
+        self.entered = state.rounds
+        content = state.to_state()
+        content.facts["first_model"] = self.first_model
+        save_state(self._path(state.rounds), content, owner=self.owner, what=WHAT)
         for old in self._paths()[:-KEPT]:
             if old != self._path(state.watch.good):
                 old.unlink(missing_ok=True)
+        if at_end or state.rounds - self.recorded > state.rounds // RECORDED:
+            self.recorded = state.rounds
+            self._record(state)
+
+    @property
+    def first_model(self) -> str:
+        """A checksum of the first model."""
+        data = [hashlib.sha256(array.data).hexdigest() for array in self.model.values()]
+        return hashlib.sha256("".join(data).encode()).hexdigest()
+
+    @property
+    def _journal(self) -> Journal:
+        return Journal(self.folder / "state" / "history.jsonl")
+
+    def _record(self, state: ServerState) -> None:
+        """Write the run as the store has it."""
         size = state.clients.sizes()
         model_bytes = sum(array.numpy().nbytes for array in state.arrays.values())
         experiment = {
@@ -213,8 +175,9 @@ class Checkpointer(NamedTuple):
         for path in self._paths():
             if path > self._path(state.rounds):
                 path.unlink()
+        self.entered = state.rounds
         if state.rounds:
-            self.save(state)
+            self.save(state, at_end=True)
 
     def restore(self) -> ServerState | None:
         """The newest complete state of this federation, or None where there is none; others are logged and skipped.
@@ -224,22 +187,39 @@ class Checkpointer(NamedTuple):
         foreign: ForeignStateError | None = None
         for path in reversed(self._paths()):
             try:
-                state = load_state(path, owner=self.owner, what=WHAT)
-            except StateError as error:
-                foreign = error if isinstance(error, ForeignStateError) else foreign
+                state = self._load(path)
+            except ForeignStateError as error:
+                foreign = error
                 LOG.warning("%s; skipped", error)
+            except StateError as error:
+                LOG.warning("%s; skipped", error)
+                self._set_aside(path)  # or it would count among the newest
             else:
-                return ServerState.from_state(state, self.selector)
+                self.entered = state.rounds
+                return state
         if foreign is not None:
             raise ValueError(f"{foreign}; give this federation a folder of its own")
+        self._set_aside(self._journal.path)
         return None
 
     def restore_round(self, rounds: int) -> ServerState | None:
         """The state after this many rounds, or None where it is not there."""
         try:
-            return ServerState.from_state(load_state(self._path(rounds), owner=self.owner, what=WHAT), self.selector)
+            return self._load(self._path(rounds))
         except StateError:
             return None
+
+    def _load(self, path: Path) -> ServerState:
+        state = load_state(path, owner=self.owner, what=WHAT)
+        try:
+            return ServerState.from_state(state, self.selector, self._journal.read())
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+            what = f"{WHAT} {str(path)!r} has content that this fedpick cannot read"
+            raise ForeignStateError(f"{what} ({type(error).__name__}: {error})") from None
+
+    def _set_aside(self, path: Path) -> None:
+        if path.exists():
+            path.rename(path.with_name(f".broken-{path.name}-{time.time_ns()}"))
 
     def _path(self, rounds: int) -> Path:
         return self.folder / "state" / f"round-{rounds:08d}.state"
@@ -255,37 +235,3 @@ def _describe(selector: Selector[Any]) -> dict[str, Any]:
         return dict(unstructure(selector, "Selector"))
     except ValueError:
         return {"kind": type(selector).__qualname__, "text": repr(selector)}
-
-
-def client_metrics(replies: Sequence[Message], key: str) -> dict[str, float]:
-    """The metrics over clients; ``loss`` weighs them by the metric ``key``, in all others each client counts once."""
-    weights = [read_metric(reply, key) for reply in replies]
-    records = [next(iter(reply.content.metric_records.values())) for reply in replies]
-    loss, accuracy = (np.array([_find(record, word) for record in records]) for word in ("loss", "acc"))
-    values = {"loss": loss, "accuracy": accuracy}
-    over_clients = {name: float(function(values[measured])) for name, (measured, function) in OVER_CLIENTS.items()}
-    return {"loss": float(np.average(loss, weights=weights)), **over_clients}
-
-
-def eval_losses(reply: Message) -> list[float]:
-    """The loss that an evaluation reports, NaN where it is not finite; none where it reports none."""
-    records = list(reply.content.metric_records.values()) if reply.has_content() else []
-    numbers = [{key: value for key, value in record.items() if isinstance(value, int | float)} for record in records]
-    return [_find(record, "loss") for record in numbers[:1] if any("loss" in key.lower() for key in record)]
-
-
-def server_metrics(record: MetricRecord) -> dict[str, float]:
-    """The metrics that the server's own evaluation gives."""
-    return {"test_loss": _find(record, "loss"), "test_accuracy": _find(record, "acc")}
-
-
-def _find(metrics: Mapping[str, Any], word: str) -> float:
-    """The first number whose name contains this word, such as eval_loss; NaN where there is none."""
-    for key, value in metrics.items():
-        if word in key.lower() and isinstance(value, int | float):
-            return float(value)
-    return math.nan
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

@@ -12,8 +12,9 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from fedpick.flower.checkpoint import Checkpointer, History, ServerState, client_metrics, eval_losses, server_metrics
+from fedpick.flower.checkpoint import Checkpointer, ServerState
 from fedpick.flower.clients import ClientTable
+from fedpick.flower.history import History, client_metrics, eval_losses, server_metrics
 from fedpick.flower.messages import FilteredGrid, messages_by_seat
 from fedpick.flower.options import Options
 from fedpick.flower.queries import Queries
@@ -62,20 +63,28 @@ class Adapter:
         self.checkpointer: Checkpointer | None = None
         self.recovery = Recovery(self.wrapped, options.quarantine, options.outage)
 
-    def begin(self, arrays: ArrayRecord) -> None:
+    def begin(self, arrays: ArrayRecord, grid: Grid | None = None) -> None:
         """Resume from the folder, if a run of this federation left a state there; only the first call does so."""
         self.recovery = Recovery(self.wrapped, self.options.quarantine, self.options.outage)
-        if self.options.folder is not None and self.checkpointer is None:
-            self._resume(arrays)
+        if self.checkpointer is not None:
+            self.checkpointer.open()
+        elif self.options.folder is not None:
+            first_model = self._resume(arrays, Path(self.options.folder))
+            if grid is not None and self.skip and self.state.first_model != first_model:
+                self._check_clients(grid)
         if not self.skip:  # with this model
             self.recovery.begin(self.state, arrays)
 
-    def _resume(self, arrays: ArrayRecord) -> None:
-        assert self.options.folder is not None
+    def end(self) -> None:
+        """Leave the folder to others."""
+        if self.checkpointer is not None:
+            self.checkpointer.close()
+
+    def _resume(self, arrays: ArrayRecord, folder: Path) -> str:
         strategies = [type(layer).__name__ for layer in self.wrapped.layers]
-        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-        seed, num_clients, folder = self.options.seed, self.options.clients, Path(self.options.folder)
-        self.checkpointer = Checkpointer(folder, self.selector, seed, num_clients, strategies, shapes)
+        seed, num_clients = self.options.seed, self.options.clients
+        self.checkpointer = Checkpointer(folder, self.selector, seed, num_clients, strategies, arrays)
+        self.checkpointer.open()
         state = self.checkpointer.restore()
         if state is not None:
             self.state, self.skip = state, state.rounds
@@ -86,6 +95,7 @@ class Adapter:
             self.recovery.good = (arrays, {}) if state.watch.good == 0 else None
             if before is not None:
                 self.recovery.good = (before.arrays, before.wrapped)
+        return self.checkpointer.first_model
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -100,8 +110,7 @@ class Adapter:
             return []
         arrays = self.state.arrays if self.recovery.rolled_back else arrays
         began, self.skip, self.state.arrays = time.monotonic(), 0, arrays
-        keys = (self.wrapped.arrays_key, self.wrapped.setting("configrecord_key", "config"))
-        queries = Queries(grid, self.state, self.options, server_round, *keys)
+        queries = self._queries(server_round, grid)
         self.check_updates()
         self._roll_call(queries)
         choice = choose(self.selector, queries)
@@ -157,7 +166,9 @@ class Adapter:
         row = current.row(list(updates), weights, losses, float(np.minimum(samples, limit).sum()))
         state.history.rows.append(row)
         self.recovery.note_updates(len(updates))
-        self._note_decisions(server_round, before)
+        why = state.history.note_decisions(self.selector, before, state.memory)
+        if why is not None:
+            LOG.info("fedpick round %d: %s", server_round, why)
         self.save()
         returned = f"{row.returned} of {row.trained} returned"
         LOG.info("fedpick round %d: %s; train loss %.4g; %.1f s", server_round, returned, row.train_loss, row.seconds)
@@ -168,8 +179,11 @@ class Adapter:
     ) -> list[Message]:
         """The strategy's evaluation on the available clients; it asks for no more of them than there are."""
         table, self.evaluations = self.state.clients, []
+        missed = server_round == self.skip and "loss" not in self.state.history.measured.get(self.skip, {})
+        if missed and self.wrapped.setting("fraction_evaluate", 1.0) != 0:  # the server was killed before it came
+            self._roll_call(self._queries(server_round, grid))
         nodes = [table.node_of[client] for client in np.flatnonzero(table.available()).tolist()]
-        if nodes and server_round > self.skip:
+        if nodes and (missed or server_round > self.skip):
             names = ("min_evaluate_nodes", "min_available_nodes")
             fewest = {name: min(len(nodes), self.wrapped.setting(name, len(nodes))) for name in names}
             with self.wrapped.override(**fewest):
@@ -225,11 +239,11 @@ class Adapter:
         if error is not None:
             raise error
 
-    def save(self) -> None:
+    def save(self, at_end: bool = False) -> None:
         """Write a checkpoint, if there is a folder and a round was played."""
         if self.checkpointer is not None and self.state.rounds:
             self.state.wrapped = self.wrapped.memory()
-            self.checkpointer.save(self.state)
+            self.checkpointer.save(self.state, at_end)
 
     def summary(self) -> None:
         """Log the selector with its options in the form of Flower's summaries, and the strategy's own settings."""
@@ -238,6 +252,21 @@ class Adapter:
         LOG.info("\t│\t├── polls: %s, %g s each", options.query, options.poll_timeout)
         LOG.info("\t│\t└── quarantine: %d rounds; if no client answers: %s", options.quarantine, options.fallback)
         self.inside.summary()
+
+    def _queries(self, server_round: int, grid: Grid) -> Queries:
+        keys = (self.wrapped.arrays_key, self.wrapped.setting("configrecord_key", "config"))
+        return Queries(grid, self.state, self.options, server_round, *keys)
+
+    def _check_clients(self, grid: Grid) -> None:
+        """Refuse the folder of a federation that began with another model and has none of the clients that are here."""
+        table = self.state.clients
+        known = {name for name in table.identities if name is not None and not name.startswith("node=")}
+        self._roll_call(self._queries(self.skip, grid))
+        here = {table.identities[client] for client in table.node_of}
+        if known and here and not known & here:
+            rule = "must be of this federation: it began with another model and has other clients"
+            folder, some = str(self.options.folder), sorted(known)[:3]
+            raise ValueError(f"Selecting: folder {rule}, got {folder!r} with {some}; give this one a folder of its own")
 
     def _roll_call(self, queries: Queries) -> None:
         """Bring the table of clients up to date, and the selector's memory to its length."""
@@ -268,13 +297,3 @@ class Adapter:
             LOG.warning("fedpick round %d: no update from %s: %s", server_round, table.identities[client], fault)
             table.quarantine(client, self.state.rounds, self.options.quarantine, training=True)
         return {i: reply for i, reply in found.items() if reply is not None and faults[i] is None}
-
-    def _note_decisions(self, server_round: int, before: Any) -> None:
-        """Enter what a strategy says of its own decisions, if it says anything."""
-        after, history = self.state.memory, self.state.history
-        if hasattr(self.selector, "status"):
-            history.status.append(self.selector.status(after))
-        why = self.selector.explain(before, after) if hasattr(self.selector, "explain") else None
-        if why is not None:
-            history.notes[self.state.rounds] = why
-            LOG.info("fedpick round %d: %s", server_round, why)

@@ -8,7 +8,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedpick.flower.checkpoint import History
+from fedpick.flower.history import History
 from fedpick.flower.messages import FilteredGrid
 from fedpick.flower.options import Options
 from fedpick.flower.round import Adapter, Aggregated
@@ -56,14 +56,17 @@ class SelectingMixin(Strategy):
             *args, options["evaluate_fn"] = args  # type: ignore[assignment]
         if options.get("evaluate_fn") is not None:
             options["evaluate_fn"] = self._adapter.record_evaluations(options["evaluate_fn"])
-        self._adapter.begin(initial_arrays)
         everybody = FilteredGrid(grid)
         self._adapter.seconds = everybody.seconds
-        result = super().start(everybody, initial_arrays, *args, **options)
-        self._adapter.check_updates(at_end=True)
-        if self._adapter.recovery.rolled_back:  # what was measured after the last round has shown that it was ruined
-            result.arrays = self._adapter.state.arrays
-        self._adapter.save()  # with what was measured after the last round
+        try:
+            self._adapter.begin(initial_arrays, everybody)
+            result = super().start(everybody, initial_arrays, *args, **options)
+            self._adapter.check_updates(at_end=True)
+            if self._adapter.recovery.rolled_back:  # what was measured after the last round shows that it was ruined
+                result.arrays = self._adapter.state.arrays
+            self._adapter.save(at_end=True)  # with what was measured after the last round
+        finally:
+            self._adapter.end()
         return result
 
     def configure_train(

@@ -11,8 +11,8 @@ import numpy as np
 from flwr.app import Message
 from numpy.typing import NDArray
 
-from fedpick.flower.checkpoint import RoundRow
 from fedpick.flower.clients import ClientTable
+from fedpick.flower.history import RoundRow
 from fedpick.flower.options import Options
 from fedpick.flower.replies import difference, read_loss, read_seconds
 from fedpick.flower.selection import Choice

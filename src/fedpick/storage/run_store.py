@@ -9,13 +9,12 @@ leases/                           who is at work on what, where several processe
 """
 
 import contextlib
+import errno
 import hashlib
-import importlib.metadata
 import io
 import json
 import logging
 import os
-import platform
 import shutil
 import tempfile
 import time
@@ -26,16 +25,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import filelock
-import jax
 import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.storage.atomic import PART, write_atomic
+from fedpick.storage.locks import acquired, held, lock_is_ours, occupied
+from fedpick.storage.provenance import Provenance, device, plain_numbers, versions
 
 LOG = logging.getLogger("fedpick")
 FORMAT = 2  # of experiment.json and of findings
 LEASES = "leases"
 FILES = ("experiment.json", "result.npz", "summary.json")
+UNREADABLE = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO)  # says nothing of the file
 PACKAGES = ("fedpick", "jax", "jaxlib", "numpy", "optax", "flwr")
 
 
@@ -45,14 +46,6 @@ class StoredRun(NamedTuple):
     about: dict[str, Any]
     arrays: dict[str, Numbers]
     summary: dict[str, Any]
-
-
-class Provenance(NamedTuple):
-    """Number of runs per device and set of versions."""
-
-    device: str
-    versions: str
-    runs: int
 
 
 class RunStore:
@@ -76,13 +69,28 @@ class RunStore:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Be the only process that writes here; where others are at work, wait until they end, and say so."""
-        with _acquired(self.folder / "lock", self.folder):
+        with acquired(self.folder / "lock", self.folder), held(self.folder):
             for path in sorted((self.folder / LEASES).glob("*.lock")):  # no new ones while we have the mutex
-                with _acquired(path, self.folder), contextlib.suppress(OSError):
+                with acquired(path, self.folder), contextlib.suppress(OSError):
                     path.unlink()
-            for left in (self.folder / "runs").glob(f"{PART}*"):  # by an invocation that was killed
-                shutil.rmtree(left, ignore_errors=True)
+            self._sweep()
             yield
+
+    def occupy(self, *, owner: str, wait: float = 10.0) -> contextlib.ExitStack:
+        """Be the only process that writes here until what this returns is closed, or the process ends.
+
+        Args:
+            owner: Who writes, for the error message.
+            wait: Seconds to wait for another process.
+        """
+        stack = occupied(self.folder, owner=owner, wait=wait)
+        self._sweep()
+        return stack
+
+    def _sweep(self) -> None:
+        """Remove what invocations that were killed have left."""
+        for left in (self.folder / "runs").glob(f"{PART}*"):
+            shutil.rmtree(left, ignore_errors=True)
 
     @contextlib.contextmanager
     def lease(self, name: str) -> Iterator[bool]:
@@ -112,19 +120,28 @@ class RunStore:
         return (self.folder / "runs" / identity).is_dir()
 
     def load(self, identity: str) -> StoredRun | None:
-        """A run, or None where there is none. A corrupted run is named, moved aside, and counts as none."""
+        """A run, or None where there is none. A corrupted run is named, moved aside, and counts as none.
+
+        Where another process is at work here, it is left where it is.
+        """
         folder = self.folder / "runs" / identity
-        for again in (True, False):
+        for again in (True, True, False):
             if not folder.exists():
                 return None
             try:
                 return _read(folder)
             except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, zipfile.BadZipFile) as error:
+                if isinstance(error, OSError) and error.errno in UNREADABLE:
+                    raise OSError(f"store: {str(folder)!r} cannot be read ({error.strerror})") from None
                 if again:  # a federation under way may just have replaced it
                     continue
                 what = f"{type(error).__name__}: {error}"
-        aside = folder.with_name(f".broken-{identity}-{time.time_ns()}")
-        folder.rename(aside)
+        with lock_is_ours(self.folder) as mine:
+            if not mine:
+                LOG.warning("store: %s cannot be read (%s) while another fedpick is at work; left out", folder, what)
+                return None
+            aside = folder.with_name(f".broken-{identity}-{time.time_ns()}")
+            folder.rename(aside)
         LOG.warning("store: %s is not a complete run (%s); moved to %s, and run again", folder, what, aside.name)
         return None
 
@@ -199,23 +216,10 @@ class RunStore:
         known = {"runs", "findings", "under-way", "lock", LEASES, *expected}
         found = [path for path in self.folder.iterdir() if path.name not in known and path.name[0] != "."]
         for path in (self.folder / "runs").iterdir():
-            found += [path] if path.is_file() else [inner for inner in path.iterdir() if inner.name not in FILES]
+            with contextlib.suppress(FileNotFoundError):  # a run that is just being replaced
+                inside = [path] if path.is_file() else [inner for inner in path.iterdir() if inner.name not in FILES]
+                found += [each for each in inside if path.name[0] != "." and each.name[0] != "."]
         return sorted(found)
-
-
-@contextlib.contextmanager
-def _acquired(path: Path, folder: Path) -> Iterator[None]:
-    """The lock of this file, in this store."""
-    lock = filelock.FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        LOG.warning("another fedpick is at work in %s; waiting until it ends", folder)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _read(folder: Path) -> StoredRun:
@@ -256,38 +260,3 @@ def _checksum(plain: Mapping[str, Any]) -> str:
 
 def _json(plain: Any) -> bytes:
     return json.dumps(plain, indent=1, allow_nan=False).encode() + b"\n"
-
-
-def plain_numbers(value: Any) -> Any:
-    """Plain data as JSON can hold them: NumPy numbers as Python's, None where one is not finite.
-
-    >>> plain_numbers({"loss": np.float32(0.5), "rounds": float("inf")})
-    {'loss': 0.5, 'rounds': None}
-    """
-    if isinstance(value, Mapping):
-        return {name: plain_numbers(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_numbers(part) for part in value]
-    number = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(number, float) and not np.isfinite(number) else number
-
-
-def versions(*packages: str) -> dict[str, str]:
-    """The versions of Python and of these packages, as far as they are installed.
-
-    >>> list(versions("numpy"))
-    ['python', 'numpy']
-    """
-    found = {"python": platform.python_version()}
-    for package in packages:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
-
-
-def device() -> str:
-    """The device that JAX computes on, in words."""
-    first = jax.local_devices()[0]
-    if first.platform != "cpu":
-        return f"{len(jax.local_devices())} x {first.device_kind}"
-    return f"CPU, {os.cpu_count()} cores ({platform.machine()})"

@@ -1,0 +1,167 @@
+"""The history of a federation: its rounds, and what was measured after which of them.
+
+A federation does not know all that a simulation knows; what it does not know is NaN. ``loss`` and the metrics over
+clients come from Flower's evaluation on clients, ``test_loss`` and ``test_accuracy`` from the server's ``evaluate_fn``.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from flwr.app import Message, MetricRecord
+from numpy.typing import NDArray
+
+from fedpick.flower.replies import read_metric
+from fedpick.metrics import METRICS, OVER_CLIENTS, Payload, traffic
+from fedpick.protocol import Selector
+
+COUNTS = ("available", "polled", "trained", "returned")
+COSTS = ("poll_samples", "train_samples", "seconds")
+
+
+class RoundRow(NamedTuple):
+    """One round. Seats that did not return have client -1 and weight 0."""
+
+    clients: list[int]
+    weights: list[float]
+    train_loss: float
+    available: int
+    polled: int
+    trained: int
+    returned: int
+    poll_samples: float
+    train_samples: float
+    seconds: float
+
+
+LOST = RoundRow([], [], math.nan, 0, 0, 0, 0, math.nan, math.nan, math.nan)
+
+
+@dataclass
+class History:
+    """The rounds that were played (``rows``), and what was measured after which of them (``measured``).
+
+    A strategy that explains itself adds its numbers of every round (``status``) and its reasons (``notes``).
+
+    >>> history = History()
+    >>> history.measure({"test_loss": 0.5})
+    >>> history.summary(model_bytes=100)["final"]["test_loss"]
+    0.5
+    """
+
+    rows: list[RoundRow] = field(default_factory=list)
+    measured: dict[int, dict[str, float]] = field(default_factory=dict)  # rounds played -> metric -> value
+    status: list[dict[str, float]] = field(default_factory=list)
+    notes: dict[int, str] = field(default_factory=dict)  # rounds played -> what the strategy then changed, and why
+
+    def measure(self, values: Mapping[str, float]) -> None:
+        """Enter metrics that were measured after the rounds played so far."""
+        self.measured.setdefault(len(self.rows), {}).update(values)
+
+    def note_decisions(self, selector: Selector[Any], before: Any, after: Any) -> str | None:
+        """Enter what a strategy says of its own decisions in the last round, if anything; returns its reasons."""
+        if hasattr(selector, "status"):
+            self.status.append(selector.status(after))
+        why: str | None = selector.explain(before, after) if hasattr(selector, "explain") else None
+        if why is not None:
+            self.notes[len(self.rows)] = why
+        return why
+
+    def drop(self, rounds: int) -> None:
+        """Forget the last rounds, in which nothing was learnt."""
+        last = len(self.rows) - rounds
+        self.rows, self.status = self.rows[:last], self.status[:last]
+        self.measured = {t: values for t, values in self.measured.items() if t <= last}
+        self.notes = {t: why for t, why in self.notes.items() if t <= last}
+
+    def to_entries(self, since: int) -> list[dict[str, Any]]:
+        """The rounds after this many, and what was measured after the last of them and since, for a journal."""
+        found: list[dict[str, Any]] = []
+        for t in range(since, len(self.rows)):
+            status = self.status[t] if t < len(self.status) else None
+            found.append({"round": t, "row": list(self.rows[t]), "status": status, "note": self.notes.get(t + 1)})
+        return found + [{"after": t, "values": values} for t, values in self.measured.items() if t >= since - 1]
+
+    @classmethod
+    def from_entries(cls, entries: Sequence[Mapping[str, Any]], rounds: int) -> "History":
+        """The history of so many rounds from the lines of a journal; later lines count, and a lost round is empty."""
+        history = cls([LOST] * rounds)
+        status: dict[int, dict[str, float]] = {}
+        for entry in entries:
+            if "after" in entry and entry["after"] <= rounds:
+                history.measured.setdefault(entry["after"], {}).update(entry["values"])
+            elif "round" in entry and entry["round"] < rounds:
+                t = entry["round"]
+                history.rows[t] = RoundRow(*entry["row"])
+                status |= {t: entry["status"]} if entry["status"] is not None else {}
+                history.notes.pop(t + 1, None)
+                history.notes |= {t + 1: entry["note"]} if entry["note"] is not None else {}
+        if status:
+            unknown = dict.fromkeys(next(iter(status.values())), math.nan)
+            history.status = [status.get(t, unknown) for t in range(rounds)]
+        history.notes = dict(sorted(history.notes.items()))
+        return history
+
+    def to_arrays(self, share: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Named arrays as in a stored result, with the share of data p_k of each client."""
+        rounds, seats = len(self.rows), max((len(row.clients) for row in self.rows), default=0)
+        clients, weights = np.full((rounds, seats), -1, np.int32), np.zeros((rounds, seats), np.float32)
+        for t, row in enumerate(self.rows):
+            clients[t, : len(row.clients)], weights[t, : len(row.weights)] = row.clients, row.weights
+        found: dict[str, NDArray[Any]] = {"share": share.astype(np.float32), "evaluated": np.arange(rounds + 1)}
+        for name in METRICS:
+            values = [self.measured.get(t, {}).get(name, math.nan) for t in range(rounds + 1)]
+            found[f"metrics/{name}"] = np.asarray(values, np.float32)
+        found |= {"records/clients": clients, "records/weights": weights}
+        for name in ("train_loss", *COUNTS, *COSTS):
+            kind = np.int32 if name in COUNTS else np.float32
+            found[f"records/{name}"] = np.asarray([getattr(row, name) for row in self.rows], kind)
+        for name in self.status[0] if self.status else ():
+            found[f"records/{name}"] = np.asarray([line[name] for line in self.status], np.float32)
+        return found
+
+    def summary(self, model_bytes: int, payload: Payload = Payload()) -> dict[str, Any]:
+        """The last value of each metric and the total costs; None where unknown."""
+        final: dict[str, float | None] = dict.fromkeys(METRICS)
+        for _, values in sorted(self.measured.items()):
+            final |= {name: _finite(value) for name, value in values.items()}
+        polled, trained, returned = (sum(getattr(row, name) for row in self.rows) for name in COUNTS[1:])
+        costs = {name: _finite(math.fsum(getattr(row, name) for row in self.rows)) for name in COSTS}
+        costs = {**traffic(polled, trained, returned, model_bytes=model_bytes, payload=payload), **costs}
+        return {"rounds": len(self.rows), "final": final, "costs": costs}
+
+
+def client_metrics(replies: Sequence[Message], key: str) -> dict[str, float]:
+    """The metrics over clients; ``loss`` weighs them by the metric ``key``, in all others each client counts once."""
+    weights = [read_metric(reply, key) for reply in replies]
+    records = [next(iter(reply.content.metric_records.values())) for reply in replies]
+    loss, accuracy = (np.array([_find(record, word) for record in records]) for word in ("loss", "acc"))
+    values = {"loss": loss, "accuracy": accuracy}
+    over_clients = {name: float(function(values[measured])) for name, (measured, function) in OVER_CLIENTS.items()}
+    return {"loss": float(np.average(loss, weights=weights)), **over_clients}
+
+
+def eval_losses(reply: Message) -> list[float]:
+    """The loss that an evaluation reports, NaN where it is not finite; none where it reports none."""
+    records = list(reply.content.metric_records.values()) if reply.has_content() else []
+    numbers = [{key: value for key, value in record.items() if isinstance(value, int | float)} for record in records]
+    return [_find(record, "loss") for record in numbers[:1] if any("loss" in key.lower() for key in record)]
+
+
+def server_metrics(record: MetricRecord) -> dict[str, float]:
+    """The metrics that the server's own evaluation gives."""
+    return {"test_loss": _find(record, "loss"), "test_accuracy": _find(record, "acc")}
+
+
+def _find(metrics: Mapping[str, Any], word: str) -> float:
+    """The first number whose name contains this word, such as eval_loss; NaN where there is none."""
+    for key, value in metrics.items():
+        if word in key.lower() and isinstance(value, int | float):
+            return float(value)
+    return math.nan
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
