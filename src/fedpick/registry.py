@@ -8,6 +8,8 @@ import dataclasses
 import difflib
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -218,12 +220,16 @@ def address_of(kind: Any) -> str:
 
 
 def load(address: str) -> Any:
-    """The class or function at "package.module:Class".
+    """The class or function at "package.module:Class", or at "folder/file.py:Class".
 
     >>> load("optax:sgd").__name__
     'sgd'
     """
     module, _, path = address.partition(":")
+    if module.endswith(".py"):  # a file: its folder becomes one that modules are imported from
+        folder, _, module = module.removesuffix(".py").rpartition("/")
+        if os.path.abspath(folder) not in sys.path:
+            sys.path.append(os.path.abspath(folder))
     try:
         found: Any = importlib.import_module(module)
         for name in path.split("."):

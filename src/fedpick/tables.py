@@ -151,6 +151,7 @@ ROLES: dict[str, Mapping[str, Row | Strategy]] = {
         "resnet": Row("fedpick.sim:ResNet"),
         "char-lstm": Row("fedpick.sim:CharLSTM"),
         "transformer": Row("fedpick.sim:Transformer"),
+        "network": Row("fedpick.sim:Network"),
         "quadratic": Row("fedpick.sim:QuadraticModel"),
     },
     "Availability": {

@@ -68,7 +68,8 @@ def compare(
     by: By = "rounds",
     eta: Annotated[float | None, typer.Option(help="Learning rate.", show_default="task-specific")] = None,
     model: Annotated[
-        str | None, typer.Option(help=f"{', '.join(ROLES['ModelSpec'])}.", show_default="task-specific")
+        str | None,
+        typer.Option(help=f"{', '.join(ROLES['ModelSpec'])}; or mynet.py:Net.", show_default="task-specific"),
     ] = None,
     availability: Annotated[
         str | None, typer.Option(help=f"{', '.join(ROLES['Availability'])}; or a file: a table, FedScale's, FLASH's.")

@@ -86,7 +86,7 @@ class Choices:
         rounds: Rounds.
         seeds: Runs of each strategy.
         eta: Learning rate.
-        model: The model's kind.
+        model: The model's kind, or the address of a network, such as "mynet.py:CNN".
         availability: The availability's kind, or the path of a file that ``TraceFile`` reads.
         devices: "lognormal", or the path of FedScale's client_device_capacity.
         deadline: Seconds to train in.
@@ -138,7 +138,7 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
             plain[name] = getattr(choices, name)
     plain.setdefault("seeds", SEEDS)
     if choices.model is not None and plain.get("model", {}).get("kind") != choices.model:
-        plain["model"] = {"kind": choices.model}
+        plain["model"] = _model(choices.model)
     _set_world(plain, choices)
     columns = (("data", "y"), ("data", "client"), ("data", "standardize"))
     for part, name in (("local", "eta"), ("model", "objective"), *columns):
@@ -185,6 +185,12 @@ def _set_world(plain: Plain, choices: Choices) -> None:
         plain.setdefault("devices", {})["deadline"] = choices.deadline
     if choices.failures is not None:
         plain.setdefault("failures", {})["probability"] = choices.failures
+
+
+def _model(kind: str) -> Plain:
+    """A model by its kind; the address of a network of another library is one of ``Network``."""
+    is_network = registry.is_address(kind) and not hasattr(registry.load(kind), "build")
+    return {"kind": "network", "net": kind} if is_network else {"kind": kind}
 
 
 def _check_given_once(choices: Choices) -> None:

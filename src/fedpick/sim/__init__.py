@@ -28,6 +28,7 @@ from fedpick.sim.files import is_table
 from fedpick.sim.local import Local, train
 from fedpick.sim.minibatches import distinct
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
+from fedpick.sim.networks import Network
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.polls import batch_losses, full_losses
@@ -65,6 +66,7 @@ __all__ = [
     "Model",
     "ModelSpec",
     "Names",
+    "Network",
     "OptaxSchedule",
     "Partition",
     "PowerLaw",

@@ -60,7 +60,8 @@ def check_kinds(
     }
     for name, (value, kind) in expected.items():
         if not isinstance(value, kind):
-            raise ValueError(f"simulate: {name} must be a {kind.__name__}, got {value!r}")
+            other = "; from_apply makes one of Flax and others, and PyTorch's run on Flower" if name == "model" else ""
+            raise ValueError(f"simulate: {name} must be a {kind.__name__}{other}, got {value!r}")
     if isinstance(selector, type) or not hasattr(selector, "propose"):
         raise ValueError(f"simulate: selector must be a strategy, such as PowerOfChoice(m=3, d=6), got {selector!r}")
     params = jax.eval_shape(lambda: model.init(round_keys(0, 0).world))
