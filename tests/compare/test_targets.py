@@ -2,6 +2,7 @@
 
 import json
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from support.made_up import made_up
 from support.pages import comparison_report, curves
 from typer.testing import CliRunner
 
+from fedpick import registry
 from fedpick.cli import app
-from fedpick.compare import Comparison, render_page
+from fedpick.compare import Comparison, default_metric, render_page
 from fedpick.compare.charts import partition_chart
 from fedpick.compare.facts import cards, describe, sweep_section
 from fedpick.compare.page import split_answer
@@ -143,3 +145,25 @@ def test_a_page_that_is_watched_reads_itself_again_until_the_end(tmp_path, monke
     assert all('<meta http-equiv="refresh" content="7">' in page for page in pages)
     assert "refresh" not in (folder / "report.html").read_text().split("</head>")[0]
     assert done.stderr.count("is written every 7 s") == 1
+
+
+def test_a_lucky_accuracy_of_the_baseline_is_no_target():
+    rand = made_up([50, 60], accuracy=0.1)
+    rand.metrics["test_accuracy"][:, 40:] = 0.8
+    rand.metrics["test_accuracy"][:, 50] = 0.95  # once
+    assert Comparison(("rand",), (rand,), "test_accuracy").threshold == 0.8
+
+
+@pytest.mark.parametrize(
+    ("task", "target", "test", "metric"),
+    [
+        ("synthetic", None, True, "loss"),  # as in the paper
+        ("digits", None, True, "test_accuracy"),
+        ("digits", None, False, "loss"),
+        ("digits", "0.5", True, "loss"),
+        ("synthetic", "80%", True, "test_accuracy"),
+    ],
+)
+def test_the_metric_is_the_test_accuracy_where_there_is_a_test_set(task, target, test, metric):
+    data = SimpleNamespace(data=registry.load(registry.ROLES["Data"][task].address)())
+    assert default_metric(data, target, test) == metric

@@ -58,7 +58,13 @@ def compare(
     target: Annotated[
         str | None, typer.Option(help="Value to reach, such as 0.5 or 80%.", show_default="what rand reaches")
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric of the target: loss, test_accuracy, worst_loss, ...")] = "loss",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Metric of the target: loss, test_accuracy, worst_loss, ...",
+            show_default="test_accuracy where there is a test set; loss for synthetic, quadratic or a bare --target",
+        ),
+    ] = None,
     by: By = "rounds",
     eta: Annotated[float | None, typer.Option(help="Learning rate.", show_default="task-specific")] = None,
     model: Annotated[
@@ -100,6 +106,7 @@ def compare(
             Choices,
             check_page,
             check_target,
+            default_metric,
             make_experiments,
             report_on,
             set_aside,
@@ -127,10 +134,12 @@ def compare(
             **columns(x, y, client, standardize),
         )
         value = number(target)
-        check_target(metric, value)
+        check_target(metric or "loss", value if metric is not None or not str(target).endswith("%") else None)
         one_of("compare", "by", by, tuple(CURRENCIES))
         chosen = make_experiments(task, choices)
         summary = chosen[0].federation().summary()
+        metric = metric or default_metric(chosen[0], target, bool(summary.test))
+        check_target(metric, value)
         if metric.startswith("test") and not summary.test:
             raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
         check_page(output)

@@ -4,7 +4,7 @@ from fedpick.compare.charts import partition_chart
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.folder import check_page, load_report, set_aside
 from fedpick.compare.page import render_page, write_report
-from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, make_experiments
+from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, default_metric, make_experiments
 from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, report_on
 from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target
 
@@ -20,6 +20,7 @@ __all__ = [
     "check_page",
     "check_target",
     "columns_of",
+    "default_metric",
     "load_report",
     "make_experiments",
     "partition_chart",

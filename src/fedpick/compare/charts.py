@@ -47,7 +47,7 @@ def sections(
     one = len(compared.names) == 1
     learning = [_learning(compared, metric, facts) for metric in _measured(compared)]
     costs = [_costs(compared, what, facts) for what in ("bytes", "seconds")]
-    people = [_profile(compared, facts), *_fairness(compared), _skew(compared)]
+    people = [_profile(compared, facts), *_fairness(compared, facts), _skew(compared)]
     spread = (
         "The line is the mean over the seeds, the band one standard deviation, drawn for the baseline and the fastest."
     )
@@ -165,7 +165,7 @@ def _profile(compared: Comparison, facts: Facts) -> Chart | None:
     return _chart("profile", "bars", title, text, "groups of clients" if many else "client", rows)
 
 
-def _fairness(compared: Comparison) -> list[Chart | None]:
+def _fairness(compared: Comparison, facts: Facts) -> list[Chart | None]:
     middle: list[ChartRow] = []
     worst: list[ChartRow] = []
     for name, result in _each(compared):
@@ -176,16 +176,11 @@ def _fairness(compared: Comparison) -> list[Chart | None]:
         keep = thin_indices(len(half))
         for row, down, up in zip(curve(name, "", result.evaluated, values=half), low[keep], high[keep], strict=True):
             middle.append({**row, "low": float(f"{down:.6g}"), "high": float(f"{up:.6g}")})
-    text = "The loss of the client in the middle, by round; the band holds 8 of 10 clients."
+    whose = " of those that evaluated" if facts.real else ""
+    last = f"The loss of the client that is worst off{whose}, by round."
+    text = f"The loss of the client in the middle{whose}, by round; the band holds 8 of 10 clients."
     return [
-        _chart(
-            "worst",
-            "lines",
-            "Loss of the worst client",
-            "The loss of the client that is worst off, by round.",
-            "round",
-            worst,
-        ),
+        _chart("worst", "lines", "Loss of the worst client", last, "round", worst),
         _chart("middle", "lines", "Loss of the median client", text, "round", _finite(middle)),
     ]
 

@@ -42,6 +42,11 @@ NOTES = (
     "availability. Loss: the mean over all training samples. Traffic counts polls as well: every candidate is sent the "
     "model."
 )
+REAL = (
+    "Loss and worst client: Flower's evaluation on clients, of those that took part in it after that round, on the "
+    "data they chose. Test accuracy and test loss: the server's own evaluation. Seconds are a clock's: of the slowest "
+    "client that was waited for. MB: the model, as often as it was sent, polls included."
+)
 Cell = tuple[str, str]
 
 
@@ -140,7 +145,8 @@ def render_page(report: ComparisonReport, summary: Summary | None = None, *, ref
     parts.append(part("contents", [(each.name, each.title) for each in drawn]))
     parts += [_section(each, compared, palette) for each in drawn]
     if summary is None:
-        parts.append(paragraph("The federation's data are not at hand here, so they are not drawn.", "soft"))
+        away = "stay with its clients" if report.real else "are not at hand here"
+        parts.append(paragraph(f"The federation's data {away}, so they are not drawn.", "soft"))
     parts += _details(report)
     if len(values) > 1:
         parts.append(part("data", "moves", _moves(report, moved, palette)))
@@ -258,7 +264,7 @@ def _details(report: ComparisonReport) -> list[str]:
     known = [
         (name, STRATEGIES[kind].picks) for name in report.comparison.names if (kind := name.split(",")[0]) in STRATEGIES
     ]
-    words = [paragraph(NOTES.format(baseline=report.comparison.baseline))]
+    words = [paragraph(REAL if report.real else NOTES.format(baseline=report.comparison.baseline))]
     words += [table("", ("strategy", "who trains"), known)] if known else []
     parts.append(part("folded", "How to read this page", words))
     parts.append(part("folded", "Settings", [table("", ("setting", "value"), _settings(report))]))

@@ -15,6 +15,7 @@ from fedpick.sim import is_table
 
 DEFAULT_STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl", "auto")
 SEEDS = 10
+BY_LOSS = ("synthetic", "quadratic")  # data of the paper, whose figures show the global loss
 
 # Settings of the paper where it has the problem, with fewer rounds; the evaluations are some fifty.
 TASKS: dict[str, Plain] = {
@@ -230,3 +231,20 @@ def _task(task: str) -> Plain:
         return {**copy.deepcopy(OWN), "data": {"kind": task}}
     rule = f"one of {', '.join(TASKS)}, a .toml file, or data of yours (.npz, .csv, .parquet, a folder)"
     raise ValueError(f"compare: the task must be {rule}, got {task!r}{nearest(task, TASKS)}")
+
+
+def default_metric(experiment: Experiment, target: str | None, test: bool) -> str:
+    """The metric of a target for which none was named: what users of the data would look at.
+
+    Test accuracy where there is a test set; but the loss for the paper's own problems, as the paper measures them, and
+    for a target that is a bare number. A target in per cent is an accuracy.
+
+    Args:
+        experiment: One of the experiments.
+        target: The target as it was typed; None for none.
+        test: Whether there is a test set.
+    """
+    if target is not None:
+        return "test_accuracy" if target.endswith("%") else "loss"
+    kind = config.unstructure(experiment.data, "Data").get("kind")
+    return "loss" if kind in BY_LOSS or not test else "test_accuracy"

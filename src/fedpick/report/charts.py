@@ -144,7 +144,8 @@ def to_altair(chart: Chart) -> Any:
     import altair as alt  # takes half a second
 
     drawn = _heat_map(chart, alt) if chart.kind == "heat" else _marks(chart, alt)
-    drawn = drawn.properties(title=alt.TitleParams(chart.title, anchor="start"), description=chart.text)
+    below: Any = {"subtitle": chart.text} if chart.kind == "heat" else {}
+    drawn = drawn.properties(title=alt.TitleParams(chart.title, anchor="start", **below), description=chart.text)
     drawn = drawn.configure_axis(gridColor="#888888", gridOpacity=0.25)  # for a light and for a dark page
     return drawn.configure_legend(
         orient="top", labelLimit=300, columns=4, symbolSize=200, symbolOpacity=1, symbolStrokeWidth=2.5
@@ -236,13 +237,16 @@ def _heat_map(chart: Chart, alt: Any) -> Any:
     sizes = list({row["y"]: {"y": row["y"], "size": row["size"]} for row in chart.rows}.values())
     every = max(1, len(clients) // 20)
     axis = alt.Axis(values=clients[::every])
-    y = alt.Y("y:O", title=chart.y, sort=clients, axis=axis)
+    angle = -40 if max(map(len, labels)) > 3 else 0
+    y = alt.Y("y:O", title=chart.y, sort=clients, axis=axis, scale=alt.Scale(domain=clients))
     height = alt.Step(max(5, min(16, 400 // len(clients))))
-    cells = alt.Chart(alt.InlineData(values=list(chart.rows))).mark_rect()
+    held = [row for row in chart.rows if row["samples"] > 0]  # what a client does not hold stays empty
+    kind = "log" if len({row["samples"] for row in held}) > 1 else "linear"
+    cells = alt.Chart(alt.InlineData(values=held)).mark_rect()
     cells = cells.encode(
-        x=alt.X("x:N", title=chart.x, sort=labels, axis=alt.Axis(labelAngle=0)),
+        x=alt.X("x:N", title=chart.x, sort=labels, axis=alt.Axis(labelAngle=angle), scale=alt.Scale(domain=labels)),
         y=y,
-        color=alt.Color("samples:Q", title="samples", scale=alt.Scale(scheme="viridis")),
+        color=alt.Color("samples:Q", title="samples", scale=alt.Scale(type=kind, scheme="viridis")),
         tooltip=[
             alt.Tooltip("y:O", title=chart.y),
             alt.Tooltip("x:N", title=chart.x),

@@ -14,7 +14,8 @@ def bars(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float 
     """Clients side by side: a bar for what has no colour of its own, dots for the strategies."""
     clients = list(dict.fromkeys(row["x"] for row in chart.rows))
     few = len(clients) <= MOST_NAMES
-    axis = alt.Axis(labels=few, ticks=few, labelAngle=-40 if few and max(map(len, clients)) > 3 else 0, labelLimit=80)
+    long = len(clients) * max(map(len, clients)) > 120  # characters of all names in a row
+    axis = alt.Axis(labels=few, ticks=few, labelAngle=-40 if long else 0, labelLimit=110)
     x = alt.X("x:N", sort=clients, title=chart.x or None, axis=axis, scale=alt.Scale(paddingInner=0.25))
     y = alt.Y("y:Q", title=None, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=5))
     base = alt.Chart(alt.NamedData(chart.name)).encode(x=x, y=y)
@@ -88,7 +89,8 @@ def picks(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float
     """Who trained in which round."""
     y, height = _rows_of_clients(chart, alt)
     marks = alt.Chart(alt.NamedData(chart.name)).transform_filter("datum.seats > 0").mark_rect(color=COLOURS[1])
-    x = alt.X("x:Q", title=chart.x, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False, tickMinStep=1, tickCount=10))
+    reach = alt.Scale(nice=False, zero=False, domain=[0.5, max(row["x2"] for row in chart.rows)])
+    x = alt.X("x:Q", title=chart.x, scale=reach, axis=alt.Axis(grid=False, tickMinStep=1, tickCount=10))
     drawn = marks.encode(
         x=x,
         x2="x2:Q",
