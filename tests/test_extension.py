@@ -145,7 +145,7 @@ def test_compare_takes_it_beside_the_others_and_resumes(outside, monkeypatch):
 
     monkeypatch.setattr(RunStore, "save", dies)
     interrupted = CliRunner().invoke(app, list(map(str, command)))
-    assert interrupted.exit_code == 1
+    assert interrupted.exit_code == 130
     assert "the same command resumes" in interrupted.output
     monkeypatch.setattr(RunStore, "save", real)
     fedpick_command(*command)
