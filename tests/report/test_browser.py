@@ -189,6 +189,10 @@ def test_values_show_where_one_points_and_are_read_by_arrow_keys(browser, report
     seen.page.keyboard.press("ArrowRight")
     assert seen.page.locator("#worst .readout").inner_text().startswith("round 0: ")
     assert "rand" in seen.page.locator("#worst .readout").inner_text()
+    for name, words in {"profile": "data share", "partition": "0: ", "sizes": "samples", "seeds": "rand: "}.items():
+        seen.page.locator(f"#chart-{name}").focus()
+        seen.page.keyboard.press("ArrowDown")
+        assert words in seen.page.locator(f"#{name} .readout").inner_text()
     seen.page.locator("#chart-seeds .mark-symbol.role-mark path").first.hover(force=True)
     seen.page.wait_for_selector("#vg-tooltip-element.visible")
 
