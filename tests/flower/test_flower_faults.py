@@ -326,9 +326,20 @@ def test_with_nobody_there_no_round_is_played_and_the_run_ends_with_an_error():
 def test_clients_without_a_query_handler_are_named_with_what_they_said(caplog):
     app = plain_app()
     del app._registered_funcs["query.loss"]
-    with pytest.raises(OutageError):
-        play(selecting(), FakeGrid(app, range(2)), rounds=1)
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="all 2 clients that are here answered the roll call with an error") as error:
+        play(selecting(wait=60.0), FakeGrid(app, range(2)), rounds=1)
+    assert time.monotonic() - began < 5, "it does not wait"
+    assert "No query function registered" in str(error.value)
+    assert str(error.value).splitlines()[1] == '    @app.query("loss")'  # the lines that are missing
     assert "did not answer the roll call: error: ValueError: No query function registered" in caplog.text
+
+
+def test_one_client_that_fails_at_the_roll_call_does_not_end_the_run():
+    grid = FakeGrid(plain_app(), range(3))
+    grid.faults = {0: only(POLL, raising)}
+    _, rows = play(selecting(PowerOfChoice(m=2, d=3)), grid, rounds=1)
+    assert rows[0].returned > 0
 
 
 def test_the_clients_evaluation_can_serve_as_the_poll():

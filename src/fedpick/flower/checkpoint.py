@@ -26,7 +26,7 @@ from fedpick.flower.clients import ClientTable
 from fedpick.flower.history import History
 from fedpick.flower.watch import Watch
 from fedpick.protocol import Selector, payload
-from fedpick.storage import PART, ForeignStateError, Journal, RunStore, State, StateError, load_state, save_state
+from fedpick.storage import ForeignStateError, Journal, RunStore, State, StateError, load_state, save_state
 
 LOG = logging.getLogger("flwr.fedpick")
 WHAT, KEPT = "Selecting: state", 2
@@ -98,11 +98,9 @@ class Checkpointer:
     lock: contextlib.ExitStack | None = None
 
     def open(self) -> None:
-        """Take the lock of the folder, and remove what a server that was killed has left."""
+        """Take the lock of the folder; what a server that was killed has left is removed."""
         if self.lock is None:
             self.lock = RunStore(self.folder).occupy(owner="Selecting")
-            for left in (self.folder / "state").glob(f"{PART}*"):
-                left.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Give the lock back."""

@@ -86,7 +86,12 @@ class History:
 
     @classmethod
     def from_entries(cls, entries: Sequence[Mapping[str, Any]], rounds: int) -> "History":
-        """The history of so many rounds from the lines of a journal; later lines count, and a lost round is empty."""
+        """The history of so many rounds from the lines of a journal; later lines count, and a lost round is empty.
+
+        Args:
+            entries: What ``to_entries`` returned, one time after the other.
+            rounds: The number of rounds.
+        """
         history = cls([LOST] * rounds)
         status: dict[int, dict[str, float]] = {}
         for entry in entries:

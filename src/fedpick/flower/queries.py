@@ -19,6 +19,15 @@ from fedpick.flower.replies import error_text, read_identity, read_loss, read_me
 from fedpick.protocol import Poll
 
 LOG = logging.getLogger("flwr.fedpick")
+APP_FAILED = (1, 2)  # Flower's codes of errors that are the ClientApp's own
+HANDLER = """
+    @app.query("{name}")
+    def {name}(message, context):
+        metrics = {{"num-examples": len(my_data), "partition-id": context.node_config["partition-id"]}}
+        if "arrays" in message.content:
+            metrics["{loss}"] = mean_loss(message.content["arrays"], my_data)
+        return Message(RecordDict({{"metrics": MetricRecord(metrics)}}), reply_to=message)
+"""
 
 
 class Queries(NamedTuple):
@@ -41,13 +50,15 @@ class Queries(NamedTuple):
         end = time.monotonic() + (self.options.wait if first else 0.0)
         logged = -float("inf")
         answers: dict[int, Message] = {}
+        faults: dict[int, str] = {}
         while True:
             listed = set(self.grid.get_node_ids())
             table.update_nodes(listed)
             answers = {node: reply for node, reply in answers.items() if node in listed}
-            answers |= self._call(
-                [node for node in table.to_call(listed, self.state.rounds, again) if node not in answers]
-            )
+            called = [node for node in table.to_call(listed, self.state.rounds, again) if node not in answers]
+            answers |= self._call(called, faults)
+            if first and not answers and faults:
+                self._check_faults({node: faults[node] for node in listed if node in faults}, len(listed), wanted)
             present = {table.node_of[client] for client in np.flatnonzero(table.available()).tolist()}
             here = len(present | answers.keys())
             left = end - time.monotonic()
@@ -106,14 +117,29 @@ class Queries(NamedTuple):
         self.state.watch.hear("poll", heard, self.state.rounds)
         return losses
 
-    def _call(self, nodes: Sequence[int]) -> dict[int, Message]:
-        """The replies of those who answer; others are quarantined."""
+    def _check_faults(self, faults: Mapping[int, str], here: int, wanted: int) -> None:
+        """Raise where all who are here answer with errors of their apps: it would not be otherwise in a while."""
+        missing = all("function registered" in why for why in faults.values())
+        if len(faults) < here or not (missing or here >= wanted):
+            return
+        said = f"all {here} clients that are here answered the roll call with an error ({next(iter(faults.values()))})"
+        kind, _, name = self.options.query.partition(".")
+        lines = (
+            HANDLER.format(name=name, loss=self.options.poll_loss) if kind == "query" and name.isidentifier() else ""
+        )
+        rule = f"a ClientApp must answer {self.options.query!r} messages"
+        raise ValueError(f"Selecting: {rule}, got none that does: {said}{'; add:' if lines else ''}{lines}")
+
+    def _call(self, nodes: Sequence[int], faults: dict[int, str] | None = None) -> dict[int, Message]:
+        """The replies of those who answer; others are quarantined. ``faults`` gets the errors of their own apps."""
         sent = [self._roll(node) for node in nodes]
         table, answers = self.state.clients, {}
         for node, reply in zip(nodes, exchange(self.grid, sent, self.options.poll_timeout), strict=True):
             if reply is not None and reply.has_content():
                 answers[node] = reply
             else:
+                if faults is not None and reply is not None and reply.has_error() and reply.error.code in APP_FAILED:
+                    faults[node] = error_text(reply)
                 who = table.identities[table.client_at[node]] if node in table.client_at else f"node {node}"
                 LOG.warning("fedpick: %s did not answer the roll call: %s", who, self._why(reply))
                 table.quarantine_node(node, self.state.rounds, self.options.quarantine)

@@ -1,6 +1,6 @@
 """Everything that goes to disk: atomic writes, one state format, one folder of runs, and where results come from."""
 
-from fedpick.storage.atomic import PART, atomic_file, write_atomic
+from fedpick.storage.atomic import atomic_file, write_atomic
 from fedpick.storage.cache import cache_folder, cached_text
 from fedpick.storage.journal import Journal
 from fedpick.storage.provenance import Provenance, device, plain_numbers, versions
@@ -8,7 +8,6 @@ from fedpick.storage.run_store import RunStore, StoredRun
 from fedpick.storage.state import ForeignStateError, State, StateError, load_state, save_state
 
 __all__ = [
-    "PART",
     "ForeignStateError",
     "Journal",
     "Provenance",

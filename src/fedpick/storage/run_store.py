@@ -91,6 +91,9 @@ class RunStore:
         """Remove what invocations that were killed have left."""
         for left in (self.folder / "runs").glob(f"{PART}*"):
             shutil.rmtree(left, ignore_errors=True)
+        for folder in ("state", "under-way"):
+            for left in (self.folder / folder).glob(f"{PART}*"):
+                left.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def lease(self, name: str) -> Iterator[bool]:
