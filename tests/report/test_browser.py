@@ -246,12 +246,12 @@ def test_what_is_on_the_page_at_1280_is_there_at_390(browser, report):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_axe_has_no_serious_finding(browser, report, width, scheme):
+def test_axe_has_no_serious_finding(browser, document, width, scheme):
     if "CI" not in os.environ:
         pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python, of the extra dev")
     from axe_playwright_python.sync_playwright import Axe
 
-    seen = Seen(browser, report, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    seen = Seen(browser, document, viewport={"width": width, "height": 800}, color_scheme=scheme)
     found = Axe().run(seen.page).response["violations"]
     grave = [each for each in found if each["impact"] in ("serious", "critical")]
     assert not grave, [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in grave]

@@ -4,6 +4,7 @@ document.querySelectorAll("script[type='application/json'][data-chart]").forEach
   const place = document.getElementById(spec.dataset.chart);
   const actions = { export: true, source: false, compiled: false, editor: false };
   vegaEmbed(place, JSON.parse(spec.textContent), { renderer: "svg", actions })
+    .then(() => place.querySelector("summary").setAttribute("aria-label", "Save the chart"))
     .catch((error) => { place.textContent = "The chart could not be drawn: " + error; });
 });
 
