@@ -189,6 +189,10 @@ def test_values_show_where_one_points_and_are_read_by_arrow_keys(browser, report
     seen.page.keyboard.press("ArrowRight")
     assert seen.page.locator("#worst .readout").inner_text().startswith("round 0: ")
     assert "rand" in seen.page.locator("#worst .readout").inner_text()
+    for name, words in {"profile": "data share", "partition": "0: ", "sizes": "samples", "seeds": "rand: "}.items():
+        seen.page.locator(f"#chart-{name}").focus()
+        seen.page.keyboard.press("ArrowDown")
+        assert words in seen.page.locator(f"#{name} .readout").inner_text()
     seen.page.locator("#chart-seeds .mark-symbol.role-mark path").first.hover(force=True)
     seen.page.wait_for_selector("#vg-tooltip-element.visible")
 
@@ -242,12 +246,12 @@ def test_what_is_on_the_page_at_1280_is_there_at_390(browser, report):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_axe_has_no_serious_finding(browser, report, width, scheme):
+def test_axe_has_no_serious_finding(browser, document, width, scheme):
     if "CI" not in os.environ:
         pytest.importorskip("axe_playwright_python", reason="needs axe-playwright-python, of the extra dev")
     from axe_playwright_python.sync_playwright import Axe
 
-    seen = Seen(browser, report, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    seen = Seen(browser, document, viewport={"width": width, "height": 800}, color_scheme=scheme)
     found = Axe().run(seen.page).response["violations"]
     grave = [each for each in found if each["impact"] in ("serious", "critical")]
     assert not grave, [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in grave]

@@ -13,6 +13,7 @@ from fedpick.results import Result
 from fedpick.sim import Summary
 
 MOST_CLIENTS = 200  # in a heat map or side by side; more cannot be told apart
+MOST_SQUARES = 6000  # of a heat map
 MOST_CELLS = 60  # of rounds in the chart of who trained when
 SHARE = "data share"
 
@@ -240,7 +241,8 @@ def _picks(compared: Comparison, facts: Facts) -> Chart | None:
 def partition_chart(summary: Summary) -> Chart:
     """The federation's data: clients by labels, and sizes."""
     order = np.argsort(-summary.sizes, kind="stable")
-    shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MOST_CLIENTS)).round().astype(int))]
+    most = min(len(order), MOST_CLIENTS, max(20, MOST_SQUARES // summary.labels.shape[1]))
+    shown = order[np.unique(np.linspace(0, len(order) - 1, most).round().astype(int))]
     rows = [
         cell(
             summary.class_name(label), name, samples=int(summary.labels[client, label]), size=int(summary.sizes[client])

@@ -4,6 +4,7 @@ document.querySelectorAll("script[type='application/json'][data-chart]").forEach
   const place = document.getElementById(spec.dataset.chart);
   const actions = { export: true, source: false, compiled: false, editor: false };
   vegaEmbed(place, JSON.parse(spec.textContent), { renderer: "svg", actions })
+    .then(() => place.querySelector("summary").setAttribute("aria-label", "Save the chart"))
     .catch((error) => { place.textContent = "The chart could not be drawn: " + error; });
 });
 
@@ -29,7 +30,7 @@ function draw(name, { spec, tables }, kind, axis) {
     place.querySelector("svg").setAttribute("aria-hidden", "true");
     const panel = panels.get(name);
     panels.set(name, { view, axis, place, values: spec.datasets[name] });
-    if (!panel && kind === "lines") { follow(name); }
+    if (!panel) { (kind === "lines" ? follow : recite)(name, kind); }
     tell(told, name);
   }).catch((error) => { place.textContent = "The chart could not be drawn: " + error; });
 }
@@ -96,6 +97,40 @@ function follow(name) {
     const { view } = panels.get(name);
     at = at === null ? (step > 0 ? 0 : 20) : Math.min(20, Math.max(0, at + step));
     show(view.scale("x").invert(view.width() * at / 20), true);
+  });
+}
+
+// What is no curve is read by arrow keys in groups: a client, a strategy, a value.
+const GROUPS = {
+  bars: ["x", (row) => row.name + " " + number(row.y)],
+  strip: ["name", (row) => number(row.y) + (row.mark === "reached" ? "" : " " + row.mark)],
+  dots: ["x", (row) => number(row.y) + " (" + number(row.low) + " to " + number(row.high) + ")"],
+  heat: ["y", (row) => row.x + ": " + number(row.samples)],
+  sizes: ["y", (row) => number(row.size) + " samples"],
+  picks: ["y", (row) => (row.seats ? "round " + Math.ceil(row.x) + (row.x2 - row.x > 1 ? " to " + Math.floor(row.x2) : "") : "")],
+};
+
+function recite(name, kind) {
+  const { place } = panels.get(name);
+  const figure = place.closest("figure");
+  const box = Object.assign(document.createElement("div"), { className: "readout-box", hidden: true });
+  figure.append(box);
+  let at = -1;
+  place.addEventListener("blur", () => { box.hidden = true; });
+  place.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (event.key === "Escape") { box.hidden = true; }
+    if (!step) { return; }
+    event.preventDefault();
+    const [key, words] = GROUPS[kind];
+    const rows = panels.get(name).view.data(name).filter((row) => !told.focus || !row.name || row.name === told.focus);
+    const groups = [...new Set(rows.map((row) => row[key]))];
+    at = Math.min(groups.length - 1, Math.max(0, at + step));
+    const said = rows.filter((row) => row[key] === groups[at]).map(words).filter(Boolean).join("; ");
+    box.replaceChildren(Object.assign(document.createElement("p"), { textContent: groups[at] + ": " + said }));
+    box.hidden = false;
+    box.style.cssText = `right: 1rem; top: ${place.offsetTop + 8}px`;
+    figure.querySelector(".readout").textContent = box.textContent;
   });
 }
 
