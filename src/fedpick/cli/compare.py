@@ -67,6 +67,9 @@ def compare(
     ] = None,
     by: By = "rounds",
     eta: Annotated[float | None, typer.Option(help="Learning rate.", show_default="task-specific")] = None,
+    tune: Annotated[
+        str | None, typer.Option(help="eta: tune the learning rate of each strategy, on other seeds.")
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(help=f"{', '.join(ROLES['ModelSpec'])}; or mynet.py:Net.", show_default="task-specific"),
@@ -102,6 +105,7 @@ def compare(
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
     with cli_errors(debug, output, data=data), announced(f"compare {task}", quiet or as_json):
+        from fedpick import config
         from fedpick.compare import (
             CURRENCIES,
             Choices,
@@ -111,6 +115,7 @@ def compare(
             make_experiments,
             report_on,
             set_aside,
+            tune_rates,
             write_report,
         )
         from fedpick.experiment import missing, names, run_missing
@@ -137,6 +142,8 @@ def compare(
         value = number(target)
         check_target(metric or "loss", value if metric is not None or not str(target).endswith("%") else None)
         one_of("compare", "by", by, tuple(CURRENCIES))
+        if tune is not None:
+            one_of("compare", "tune", tune, ("eta",))
         chosen = make_experiments(task, choices)
         summary = chosen[0].federation().summary()
         metric = metric or default_metric(chosen[0], target, bool(summary.test))
@@ -148,6 +155,10 @@ def compare(
         if not quiet and not as_json:
             size = f"{len(chosen)} strategies, {len(chosen[0].seeds)} seeds, {chosen[0].rounds} rounds"
             typer.echo(f"{summary}\n{size}", err=True)
+        if tune is not None:
+            chosen = tune_rates(chosen, store, lambda batch, so_far: raise_if_interrupted())
+            rates = (f"{config.describe(one.selector)}: {one.local.eta:g}" for one in chosen)
+            typer.echo(f"learning rates, tuned on other seeds: {'; '.join(rates)}", err=True)
         named = dict(zip(names([experiment.to_plain() for experiment in chosen]), chosen, strict=True))
         stored = {name for name, experiment in named.items() if not missing([experiment], store)}
         preload = threading.Thread(target=preload_page)  # while the runs are compiled and played

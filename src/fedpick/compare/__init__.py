@@ -7,6 +7,7 @@ from fedpick.compare.page import render_page, write_report
 from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, default_metric, make_experiments
 from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, report_on
 from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target
+from fedpick.compare.tuning import tune_rates
 
 __all__ = [
     "COLUMNS",
@@ -27,5 +28,6 @@ __all__ = [
     "render_page",
     "report_on",
     "set_aside",
+    "tune_rates",
     "write_report",
 ]

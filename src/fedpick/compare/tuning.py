@@ -1,0 +1,66 @@
+"""The learning rate of each strategy, tuned on seeds that the comparison does not use."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedpick.experiment import Experiment, load_results, run_missing
+from fedpick.storage import RunStore
+
+FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0)  # of the task's own learning rate
+STEP, EXTENSIONS = 3.0, 2  # beyond them, where the best is the first or the last
+TRIED = 3  # seeds
+
+
+def tune_rates(
+    experiments: Sequence[Experiment],
+    store: RunStore,
+    watch: Callable[..., None] | None = None,
+    *,
+    factors: Sequence[float] = FACTORS,
+    seeds: int = TRIED,
+) -> list[Experiment]:
+    """Each experiment with the learning rate at which its global training loss ends lowest, in the mean over seeds.
+
+    These seeds follow the largest of the experiment and are not used again; the runs are stored as others are. Where
+    the best of the rates is the smallest or the largest, the next one is tried, too, at most twice.
+
+    Args:
+        experiments: One for each strategy.
+        store: Where the runs are stored.
+        watch: Called with each batch under way and its result so far.
+        factors: The rates to try, as parts of the experiment's own, in their order.
+        seeds: How many seeds to try them with.
+    """
+    tried = [list(factors) for _ in experiments]
+    losses: list[dict[float, float]] = [{} for _ in experiments]
+    for _ in range(1 + EXTENSIONS):
+        wanted = [[_at(one, factor, seeds) for factor in own] for one, own in zip(experiments, tried, strict=True)]
+        run_missing([each for own in wanted for each in own], store, watch)
+        for place, own in enumerate(wanted):
+            for factor, each in zip(tried[place], own, strict=True):
+                end = load_results(each, store).metric("loss")[:, -1].mean()
+                losses[place][factor] = float(end) if np.isfinite(end) else np.inf
+        tried = [_next(found) for found in losses]
+        if not any(tried):
+            break
+    best = [min(found, key=found.__getitem__) for found in losses]
+    return [_at(one, factor) for one, factor in zip(experiments, best, strict=True)]
+
+
+def _next(found: dict[float, float]) -> list[float]:
+    """The factor beyond the best one, where that is the first or the last."""
+    best = min(found, key=found.__getitem__)
+    if not np.isfinite(found[best]) or best == min(found):
+        return [best / STEP]
+    return [best * STEP] if best == max(found) else []
+
+
+def _at(experiment: Experiment, factor: float, seeds: int = 0) -> Experiment:
+    """The experiment with this part of its learning rate, to four digits; on other seeds where a number is given."""
+    eta: Any = float(f"{factor * float(experiment.local.eta):.4g}")
+    first = max(experiment.seeds) + 1
+    own = tuple(range(first, first + seeds)) or experiment.seeds
+    return replace(experiment, local=replace(experiment.local, eta=eta), seeds=own)

@@ -1,0 +1,37 @@
+"""Learning rates that are tuned for each strategy, on seeds that are not used again."""
+
+import pytest
+from typer.testing import CliRunner
+
+from fedpick.cli import app
+from fedpick.compare import Choices, make_experiments, tune_rates
+from fedpick.storage import RunStore
+
+CHOSEN = Choices(
+    strategies=("rand", "pow-d"), rounds=20, seeds=2, eta=2e-6, settings=("data.K=6", "metrics.every=20", "local.tau=1")
+)
+
+
+@pytest.mark.slow
+def test_each_strategy_gets_the_rate_at_which_its_loss_ends_lowest(tmp_path):
+    plain, store = make_experiments("quadratic", CHOSEN), RunStore(tmp_path)
+    tuned = tune_rates(plain, store, seeds=2)
+    assert [one.seeds for one in tuned] == [(0, 1), (0, 1)]
+    used = {run.about["seed"] for name in store.identities() if (run := store.load(name)) is not None}
+    assert used == {2, 3}  # not those of the comparison
+    tried = {run.about["experiment"]["local"]["eta"] for run in map(store.load, store.identities())}
+    assert len(tried) > 5  # the best was the largest at first
+    ends = {}
+    for run in map(store.load, store.identities()):
+        local, kind = run.about["experiment"]["local"], run.about["experiment"]["selector"]["kind"]
+        ends.setdefault((kind, local["eta"]), []).append(run.summary["final"]["loss"])
+    for one, kind in zip(tuned, ("rand", "pow-d"), strict=True):
+        means = {eta: sum(losses) for (name, eta), losses in ends.items() if name == kind}
+        assert one.local.eta == min(means, key=means.get)
+        assert one.local.eta > 2e-6
+
+
+def test_only_the_learning_rate_can_be_tuned(tmp_path):
+    done = CliRunner().invoke(app, ["compare", "--tune", "tau", "-o", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "tune must be one of 'eta', got 'tau'" in done.output
