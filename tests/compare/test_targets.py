@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -121,6 +122,7 @@ def test_a_page_of_a_real_federation_has_a_clocks_seconds_and_names():
     assert "simulated" not in page
     assert "loss on the clients that evaluated" in page.lower()
     assert all(json.dumps(name)[1:-1] in page for name in names)
+    assert "200 rounds so far" in render_page(replace(real, running=True))
 
 
 def test_a_page_that_is_watched_reads_itself_again_until_the_end(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,7 +67,8 @@ def report(
             except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
                 typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
             set_aside(folder, report)
-            page, _ = write_report(report, folder, summary, refresh=refresh)
+            running = report.real and refresh > 0
+            page, _ = write_report(replace(report, running=running), folder, summary, refresh=refresh)
             return report, page
 
         if watch:
