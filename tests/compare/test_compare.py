@@ -574,3 +574,13 @@ def test_a_file_of_another_kind_is_told_where_it_belongs(tmp_path):
     assert "data of your own go to fedpick compare" in done.stderr
     (tmp_path / "mark.toml").write_text("\ufeffrounds = 3", encoding="utf-8")
     assert "data is missing" in fedpick("run", tmp_path / "mark.toml").stderr
+
+
+def test_all_runs_as_one_table_with_a_column_for_each_parameter(out, tmp_path):
+    assert fedpick("compare", *SMALL, "-o", out, "-q", "--csv", tmp_path / "all.csv").exit_code == 0
+    head, *lines = (tmp_path / "all.csv").read_text().splitlines()
+    names = head.split(",")
+    assert names[:4] == ["seed", "strategy", "m", "d"]
+    rows = [dict(zip(names, line.split(","), strict=True)) for line in lines]
+    assert {(row["strategy"], row["m"], row["d"]) for row in rows} == {("rand", "3", ""), ("pow-d", "3", "6")}
+    assert len(rows) == 2 * 3 * 21

@@ -93,6 +93,7 @@ def compare(
     name: Annotated[
         str | None, typer.Option(help="Name of the comparison in the folder.", show_default="that of the task")
     ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Also write the metrics of all runs to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -170,6 +171,8 @@ def compare(
         report = report_on(chosen, store, metric=metric, value=value, by=by, command=command_line(), name=called)
         set_aside(output, report)
         page, plain = write_report(report, output, summary)
+        if csv is not None:
+            report.runs().to_csv(csv)
         if as_json:
             typer.echo(plain.read_text(), nl=False)
             return

@@ -1,7 +1,7 @@
 """A comparison with what it was made of, as plain data (summary.json)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from fedpick.compare.comparison import Comparison
 from fedpick.compare.summary import CURRENCIES, StrategySummary
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, load_results, names
-from fedpick.results import Result, Spread
+from fedpick.results import Result, Spread, concatenate
 from fedpick.storage import Provenance, RunStore, plain_numbers
 
 FORMAT = 3  # of summary.json
@@ -119,6 +119,16 @@ class ComparisonReport:
         first = self.comparison.results[0]
         numbers = range(first.shares.shape[1])
         return self.clients if len(self.clients) == len(numbers) else tuple(map(first.client_name, numbers))
+
+    def runs(self) -> Result:
+        """All runs as one result, each with its strategy and its parameters: what a CSV file has."""
+        plains = [config.leaves(plain["selector"]) for plain in self.experiments]
+        fields = list(dict.fromkeys(name for plain in plains for name in plain if name != "kind"))
+        found = []
+        for plain, result in zip(plains, self.comparison.results, strict=True):
+            label = {"strategy": plain["kind"], **{name: plain.get(name, "") for name in fields}}
+            found.append(replace(result, runs=[{**run, **label} for run in result.runs]))
+        return concatenate(found)
 
     def summary(self) -> Plain:
         """Everything but the curves, as plain data; None where a number is not finite."""
