@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         ClusteredSimilarity,
         ClusteredSize,
         Cooldown,
+        Credits,
         DivFL,
         Explore,
         FedCor,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         PowerOfChoice,
         QFairLoss,
         Rand,
+        RankClip,
         Schedule,
         Score,
         Shrinking,
@@ -80,8 +82,8 @@ _HOME = {
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
-    "selectors": "AFL Auto ClippedLoss ClusteredSimilarity ClusteredSize Cooldown DivFL Explore FedCS FedCor Full "
-    "Halving HiCS KVib LocalLoss Mixture Oort OptimalSampling PowerOfChoice QFairLoss REFL Rand "
+    "selectors": "AFL Auto ClippedLoss ClusteredSimilarity ClusteredSize Cooldown Credits DivFL Explore FedCS FedCor "
+    "Full Halving HiCS KVib LocalLoss Mixture Oort OptimalSampling PowerOfChoice QFairLoss REFL Rand RankClip "
     "Schedule Score Shrinking Switch TiFL UCBCS Unbiased Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -98,6 +100,7 @@ __all__ = [
     "ClusteredSimilarity",
     "ClusteredSize",
     "Cooldown",
+    "Credits",
     "DivFL",
     "Explore",
     "FedCS",
@@ -116,6 +119,7 @@ __all__ = [
     "PowerOfChoice",
     "QFairLoss",
     "Rand",
+    "RankClip",
     "Report",
     "RoundKeys",
     "Schedule",

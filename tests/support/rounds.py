@@ -40,6 +40,8 @@ EVERY = {
     "hics-fl": {"m": 3, "rounds": 100, "classes": 4},
     "fedcor": {"m": 3, "warmup": 4, "interval": 20, "first_steps": 5, "steps": 5, "dimension": 4},
     "cooldown": {"selector": fedpick.PowerOfChoice(3, 6), "rounds": 2},
+    "rank-clip": {"selector": fedpick.PowerOfChoice(3, 6), "share": 0.75},
+    "credits": {"selector": fedpick.PowerOfChoice(3, 6), "strikes": 2, "rounds": 3},
     "explore": {"selector": fedpick.AFL(3), "share": 0.4},
     "mixture": {"selectors": (fedpick.Rand(3), fedpick.PowerOfChoice(3, 6)), "probabilities": (0.25, 0.75)},
     "fedau": {"selector": fedpick.Rand(3), "cutoff": 4},
@@ -48,6 +50,7 @@ EVERY = {
 ALIKE = {
     *("rand-distinct", "adapow-d-switch", "adapow-d-halving", "afl-sqrt-size", "ucb-cs", "tifl", "refl"),
     *("clustered-size", "aocs", "divfl", "hics-fl", "fedcor", "explore", "fedau", "auto-c"),
+    *("rank-clip", "credits"),
 }
 STATIC = {  # numbers that set shapes, beside m
     "auto": ("most",),

@@ -91,6 +91,7 @@ class Batch:
             availability=first.availability,
             failures=first.failures,
             devices=first.devices,
+            liars=first.liars,
             every=first.metrics.every,
             checkpoint=checkpoint,
             progress=False,

@@ -70,6 +70,7 @@ class Experiment:
         availability: Who is there in each round.
         failures: Who drops out in the middle of a round.
         devices: How fast the clients are.
+        liars: Which clients lie, and about what.
         metrics: What is evaluated and stored.
         name: For people; no part of the identity.
 
@@ -93,6 +94,7 @@ class Experiment:
     availability: sim.Availability = sim.Always()
     failures: sim.Failures = sim.Failures()
     devices: sim.Devices = sim.Devices()
+    liars: sim.Liars = sim.Liars()
     metrics: Metrics = Metrics()
     name: str = ""
 
@@ -126,6 +128,8 @@ class Experiment:
         if hasattr(data, "sha256"):
             rest = {name: part for name, part in plain["data"].items() if name != "path"}
             plain["data"] = {**rest, "sha256": data.sha256}
+        if self.liars == type(self.liars)():
+            del plain["liars"]  # runs of versions that did not know them are the same runs
         trace = getattr(self.availability, "sha256", None)
         if trace is not None:
             rest = {name: part for name, part in plain["availability"].items() if name != "path"}

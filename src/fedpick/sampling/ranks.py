@@ -73,7 +73,9 @@ def portion(fraction: float | Float[Array, ""], n: Number) -> Int[Array, ""]:
     return jnp.where(jnp.abs(exact - nearest) <= slack, nearest, jnp.floor(exact)).astype(jnp.int32)
 
 
-def size_bound(size: Float[Array, " K"], factor: float = 2.0, liars: float = 0.1) -> Float[Array, ""]:
+def size_bound(
+    size: Float[Array, " K"], factor: float | Float[Array, ""] = 2.0, liars: float = 0.1
+) -> Float[Array, ""]:
     """The most that a client's claim of its size may count: ``factor`` times the largest size that is surely honest.
 
     That is the largest one but for a share ``liars`` of the clients, and at least one of them, who may claim anything:

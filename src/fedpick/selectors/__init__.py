@@ -4,6 +4,7 @@ from fedpick.selectors.afl import AFL
 from fedpick.selectors.auto import Auto
 from fedpick.selectors.clustered_similarity import ClusteredSimilarity
 from fedpick.selectors.clustered_size import ClusteredSize
+from fedpick.selectors.defences import Credits, RankClip
 from fedpick.selectors.divfl import DivFL
 from fedpick.selectors.fedau import Unbiased
 from fedpick.selectors.fedcor import FedCor
@@ -31,6 +32,7 @@ __all__ = [
     "ClusteredSimilarity",
     "ClusteredSize",
     "Cooldown",
+    "Credits",
     "DivFL",
     "Explore",
     "FedCS",
@@ -47,6 +49,7 @@ __all__ = [
     "PowerOfChoice",
     "QFairLoss",
     "Rand",
+    "RankClip",
     "Schedule",
     "Score",
     "Shrinking",

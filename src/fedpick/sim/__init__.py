@@ -25,6 +25,7 @@ from fedpick.sim.datasets import (
 )
 from fedpick.sim.federation import Federation, pixels
 from fedpick.sim.files import is_table
+from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local, train
 from fedpick.sim.minibatches import distinct
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
@@ -61,6 +62,7 @@ __all__ = [
     "Failures",
     "FashionMNIST",
     "Federation",
+    "Liars",
     "Local",
     "Logistic",
     "Model",

@@ -12,6 +12,7 @@ from fedpick.metrics import METRICS
 from fedpick.protocol import FACTS, Clients, Selector, needs, round_keys
 from fedpick.sim.availability import Availability, Devices, Failures
 from fedpick.sim.federation import Federation
+from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local
 from fedpick.sim.models import Model
 from fedpick.sim.optimizers import Server
@@ -47,7 +48,7 @@ def resolve(data: Any, model: Any) -> tuple[Federation, Model]:
 
 
 def check_kinds(
-    federation: Any, model: Any, selector: Any, local: Any, server: Any, failures: Any, devices: Any
+    federation: Any, model: Any, selector: Any, local: Any, server: Any, failures: Any, devices: Any, liars: Any
 ) -> None:
     """Check the types of the arguments, and the shapes and dtypes that the model gives."""
     expected = {
@@ -57,6 +58,7 @@ def check_kinds(
         "server": (server, Server),
         "failures": (failures, Failures),
         "devices": (devices, Devices),
+        "liars": (liars, Liars),
     }
     for name, (value, kind) in expected.items():
         if not isinstance(value, kind):

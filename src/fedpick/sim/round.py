@@ -15,6 +15,7 @@ from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.evaluation import Evaluation, evaluate
 from fedpick.sim.federation import Federation
+from fedpick.sim.liars import Lies
 from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server
@@ -40,6 +41,7 @@ class Setup:
     availability: Availability = Always()
     failures: Failures = Failures()
     devices: Devices = Devices()
+    lies: Lies | None = None
     unroll: int = static(default=1)
     mesh: Mesh | None = static(default=None)
 
@@ -117,7 +119,8 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
     keys = round_keys(seed, t)
     here, fails = jax.random.split(keys.world)
     model_bytes = _bytes(params)
-    clients = Clients(federation.size, setup.availability(here, t, K), **_facts(setup, seed, t, model_bytes))
+    size = federation.size if setup.lies is None else setup.lies.sizes(federation.size, t)
+    clients = Clients(size, setup.availability(here, t, K), **_facts(setup, seed, t, model_bytes))
     kind = POLLS.get(selector.poll)
 
     def poll(key: PRNGKeyArray, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
@@ -129,6 +132,7 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
             return kind.answers(federation, model, local, params=params, asked=asked, key=key, t=t)
 
         answers = spread_candidates(answer, (federation, setup.model, local, params, key, now), asked)
+        answers = answers if setup.lies is None else setup.lies.answers(answers, t)
         if not kind.trains:
             return answers
         duration = setup.devices.poll_seconds(kind.samples(count, local), model_bytes, kind.trains)
@@ -177,6 +181,10 @@ def work(
         alone = functools.partial(train, federation, setup.model, local, **options)
         trained = inspect(lambda key, client: alone(client=client, key=key), own_keys, selection)
 
+    told = trained.loss
+    if setup.lies is not None:
+        told = setup.lies.reports(trained.loss, seated, t, K)
+        trained = trained._replace(params=setup.lies.updates(trained.params, progress.params, seated, t, K))
     samples = local.samples(count)
     seconds = setup.devices.train_seconds(samples, model_bytes)
     duration = (setup.devices.upload_seconds(model_bytes, K) if trains else seconds)[seated]
@@ -192,7 +200,7 @@ def work(
     ).max()
     poll_time = jnp.minimum(poll_time, deadline) if trains else poll_time
     train_time = jnp.where(filled, jnp.minimum(duration, deadline), jnp.float32(0)).max()
-    seen: dict[str, Any] = {"loss": trained.loss, "duration": duration}
+    seen: dict[str, Any] = {"loss": told, "duration": duration}
     if trained.square_loss is not None:
         seen["square_loss"] = trained.square_loss
     if request.measured & UPDATES:

@@ -25,6 +25,7 @@ from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.datasets import Data
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
+from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local
 from fedpick.sim.models import Model, ModelSpec
 from fedpick.sim.optimizers import Server
@@ -48,6 +49,7 @@ def simulate(
     availability: Availability = Always(),
     failures: Failures = Failures(),
     devices: Devices = Devices(),
+    liars: Liars = Liars(),
     every: int | None = None,
     until: tuple[str, float] | None = None,
     checkpoint: str | Path | None = None,
@@ -73,6 +75,7 @@ def simulate(
         availability: Which clients are available in each round.
         failures: Which clients drop out after they were selected.
         devices: How fast clients compute and communicate; sets the simulated clock.
+        liars: Which clients lie, and about what.
         every: The number of rounds between evaluations; a fiftieth of all by default.
         until: Stop once every run has reached a target, such as ``("test_accuracy", 0.6)``.
         checkpoint: A file that is written after each chunk, and from which an interrupted call resumes bit for bit.
@@ -92,10 +95,11 @@ def simulate(
     """
     every = preflight.check_options(rounds, every, until, watch)
     data, built = preflight.resolve(federation, model)
-    preflight.check_kinds(data, built, selector, local, server, failures, devices)
+    preflight.check_kinds(data, built, selector, local, server, failures, devices, liars)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
-    runs, names = sweep(Setup(lean, built, selector, local, server, availability, failures, devices), seeds)
+    world = (availability, failures, devices, liars.lies() if liars.share > 0 else None)
+    runs, names = sweep(Setup(lean, built, selector, local, server, *world), seeds)
     preflight.check_fit(data, runs.setup.selector, availability, failures)
     preflight.warn_of_small_clients(data, local)
     mine = range(len(names)) if spread_seats else hosts.shares(len(names))[jax.process_index()]

@@ -1,0 +1,182 @@
+"""Clients that lie: about their losses, about their sizes, and in the models that they send."""
+
+import dataclasses
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from fedpick import sampling
+from fedpick.metrics import Numbers
+from fedpick.protocol import init_key
+from fedpick.pytrees import pytree, static
+from fedpick.results import Result
+from fedpick.sim.models import Params
+from fedpick.validation import one_of, require
+
+Attack = Literal["none", "inflate", "max", "just-above", "deflate", "silent"]
+ModelAttack = Literal["none", "flip", "idle"]
+MOST = 1e30  # the loss that "max" says
+QUANTILE = 0.9  # of the honest answers, which "just-above" exceeds
+ABOVE = 1.1  # times
+
+
+@pytree
+class Liars:
+    """Some of the clients lie, always the same ones, drawn by ``seed``; the others do not know.
+
+    Their losses, in polls and after training, are what ``attack`` says: ``factor`` times the truth ("inflate"), 1e30
+    ("max"), a little more than what nine of ten honest clients say ("just-above", which no liar could know so exactly),
+    0 ("deflate", to be left alone), or nothing after training, as if nobody had asked ("silent", which keeps the first
+    rank in strategies that try everybody once). Their sizes are ``size`` times the truth, and count as far as
+    ``bound`` lets them: as on Flower, no more than so many times the largest size that is surely honest. The model that
+    they send is the update with its sign changed, ``factor`` times as large ("flip"), or no update ("idle").
+
+    Args:
+        share: Share of the clients that lie.
+        attack: What they say of their losses.
+        model_attack: What they send.
+        start: The first round in which they lie.
+        factor: Of "inflate" and "flip".
+        size: Times their size that they claim.
+        bound: As for ``sampling.size_bound``; infinity believes everything.
+        seed: Who lies.
+
+    >>> Liars(share=0.4, attack="max").who(5).sum()
+    np.int64(2)
+    """
+
+    share: float = 0.0
+    attack: Attack = static(default="none")
+    model_attack: ModelAttack = static(default="none")
+    start: int = 0
+    _: dataclasses.KW_ONLY
+    factor: float = 10.0
+    size: float = 1.0
+    bound: float = 2.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self, "share", self.share, "at least 0 and at most 1", lambda x: (x >= 0) & (x <= 1))
+        one_of(self, "attack", self.attack, get_args(Attack))
+        one_of(self, "model_attack", self.model_attack, get_args(ModelAttack))
+        require(self, "start", self.start, "at least 0", lambda n: n >= 0, whole=True)
+        require(self, "factor", self.factor, "above 0 and at most 1e6", lambda x: (x > 0) & (x <= 1e6))
+        require(self, "size", self.size, "above 0 and at most 1e20", lambda x: (x > 0) & (x <= 1e20))
+        require(self, "bound", self.bound, "at least 1", lambda x: x >= 1)
+        require(self, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
+
+    def who(self, K: int) -> Numbers:
+        """Who lies.
+
+        Args:
+            K: The number of clients.
+        """
+        return np.asarray(self.lies().mask(K))
+
+    def lies(self) -> "Lies":
+        """The same as numbers, so that all attacks are one program."""
+        times = {"none": 1.0, "idle": 0.0, "flip": -self.factor}[self.model_attack]
+        numbers = (self.share, self.start, self.seed, get_args(Attack).index(self.attack), self.factor)
+        return Lies(*map(jnp.asarray, (*numbers, self.size, self.bound, times)))
+
+    def capture(self, result: Result) -> Numbers:
+        """The part of all weight in the averages that the liars had, for each run: share, where nothing helps them."""
+        clients, weights = (result.records[name] for name in ("clients", "weights"))
+        lying = self.who(result.share.shape[-1])[clients] & (clients >= 0)
+        held: Numbers = (weights * lying).sum(axis=(1, 2)) / weights.sum(axis=(1, 2))
+        return held
+
+    def honest_loss(self, result: Result) -> Numbers:
+        """The last loss over the data of the honest clients, for each run."""
+        honest = ~self.who(result.share.shape[-1]) * np.asarray(result.shares)
+        loss: Numbers = (honest * result.metrics["client_loss"][:, -1]).sum(axis=1) / honest.sum(axis=1)
+        return loss
+
+    def worst_honest_loss(self, result: Result) -> Numbers:
+        """The last loss of the honest client that has the highest, for each run."""
+        worst: Numbers = result.metrics["client_loss"][:, -1][:, ~self.who(result.share.shape[-1])].max(axis=1)
+        return worst
+
+    def excluded(self, result: Result) -> Numbers:
+        """The share of honest clients without a seat in the last half of the rounds, for each run."""
+        clients = result.records["clients"]
+        honest = np.flatnonzero(~self.who(result.share.shape[-1]))
+        late = clients[:, clients.shape[1] // 2 :].reshape(len(clients), -1)
+        return np.array([1 - np.isin(honest, row).mean() for row in late])
+
+
+class Lies(NamedTuple):
+    """What liars do, as numbers: ``attack`` is the place of its name, ``times`` what the update is multiplied by."""
+
+    share: Array
+    start: Array
+    seed: Array
+    attack: Array
+    factor: Array
+    size: Array
+    bound: Array
+    times: Array
+
+    def mask(self, K: int) -> Bool[Array, " K"]:
+        """Who lies, of K clients."""
+        number = jnp.round(self.share.astype(jnp.float32) * K).astype(jnp.int32)
+        return sampling.first_k_mask(jax.random.uniform(init_key(self.seed), (K,)), number)
+
+    def sizes(self, size: Float[Array, " K"], t: Any) -> Float[Array, " K"]:
+        """How large each client counts in round t, after what it claims and how far that is believed."""
+        claimed = jnp.where(self._now(t, self.mask(size.shape[0])), size * self.size.astype(jnp.float32), size)
+        return jnp.minimum(claimed, sampling.size_bound(claimed, self.bound))
+
+    def answers(self, losses: Float[Array, " K"], t: Any) -> Float[Array, " K"]:
+        """What the clients answer to a poll; NaN for those that are not asked.
+
+        Those of "silent" answer when asked: who does not has no seat.
+        """
+        lying = self._now(t, self.mask(losses.shape[0])) & ~self._is("silent")
+        return jnp.where(lying & ~jnp.isnan(losses), self._said(losses, lying), losses)
+
+    def reports(self, losses: Float[Array, " m"], clients: Int[Array, " m"], t: Any, K: int) -> Float[Array, " m"]:
+        """What the clients of the seats say of their losses after training."""
+        lying = self._now(t, self.mask(K)[clients])
+        return jnp.where(lying, self._said(losses, lying), losses)
+
+    def updates(self, trained: Params, before: Params, clients: Int[Array, " m"], t: Any, K: int) -> Params:
+        """The models that the clients of the seats send.
+
+        Args:
+            trained: What they have trained, [m, ...].
+            before: The model of the server.
+            clients: The client of each seat.
+            t: The round.
+            K: The number of clients.
+        """
+        times = self.times.astype(jnp.float32)
+        lying = self._now(t, self.mask(K)[clients]) & (times != 1)
+
+        def send(new: Array, old: Array) -> Array:
+            column = lying.reshape(-1, *[1] * old.ndim)
+            return jnp.where(column, old[None] + times * (new - old[None]), new)
+
+        return jax.tree.map(send, trained, before)
+
+    def _now(self, t: Any, liars: Bool[Array, "..."]) -> Bool[Array, "..."]:
+        return liars & (jnp.asarray(t, jnp.int32) >= self.start)
+
+    def _is(self, attack: Attack) -> Bool[Array, ""]:
+        return self.attack == get_args(Attack).index(attack)
+
+    def _said(self, losses: Float[Array, " n"], lying: Bool[Array, " n"]) -> Float[Array, " n"]:
+        honest = ~lying & ~jnp.isnan(losses)
+        number = honest.sum(dtype=jnp.int32)
+        most = sampling.nth_smallest(losses, honest, number - sampling.portion(1 - QUANTILE, number))
+        said: dict[Attack, Array] = {
+            "inflate": losses * self.factor.astype(jnp.float32),
+            "max": jnp.full_like(losses, MOST),
+            "just-above": jnp.where(jnp.isnan(most), losses, jnp.maximum(losses, ABOVE * most)),
+            "deflate": jnp.zeros_like(losses),
+            "silent": jnp.full_like(losses, jnp.nan),
+        }
+        return jnp.select([self._is(attack) for attack in said], list(said.values()), losses)

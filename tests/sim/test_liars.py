@@ -1,0 +1,100 @@
+"""Clients that lie in the simulator: what they capture, exactly, and that nothing changes where nobody does."""
+
+from math import comb
+
+import jax
+import numpy as np
+import pytest
+
+from fedpick import PowerOfChoice, Rand, Uniform
+from fedpick.sim import Federation, Liars, Local, Logistic, simulate
+
+K = 20
+LOCAL = Local(tau=1, b=2, eta=0.01)
+
+
+@pytest.fixture(scope="module")
+def equal():
+    """Clients of equal sizes."""
+    rng = np.random.default_rng(0)
+    return Federation.from_arrays(rng.normal(size=(4 * K, 3)), rng.integers(0, 2, 4 * K), np.repeat(np.arange(K), 4))
+
+
+def play(federation, selector, liars=Liars(), **options):
+    return simulate(
+        federation, Logistic(), selector, LOCAL, liars=liars, **{"rounds": 150, "every": 150, "seeds": 6, **options}
+    )
+
+
+@pytest.mark.parametrize(("d", "share"), [(6, 0.1), (12, 0.2)])
+def test_capture_of_pow_d_is_hypergeometric(equal, d, share):
+    m, L, liars = 3, round(share * K), Liars(share, "max")
+    numbers = np.arange(min(L, d) + 1)
+    p = np.array([comb(L, n) * comb(K - L, d - n) for n in numbers]) / comb(K, d)
+    seats = np.minimum(numbers, m) / m
+    mean = (p * seats).sum()
+    error = np.sqrt((p * (seats - mean) ** 2).sum() / (6 * 150))
+    capture = liars.capture(play(equal, PowerOfChoice(m, d), liars))
+    assert abs(capture.mean() - mean) < 3 * error
+
+
+def test_nobody_lies_before_the_start_and_a_share_of_0_is_nobody(equal):
+    selector = PowerOfChoice(3, 8)
+    honest = play(equal, selector, rounds=30, every=10, seeds=2)
+    late = play(equal, selector, Liars(0.2, "max", "flip", start=20), rounds=30, every=10, seeds=2)
+    none = play(equal, selector, Liars(0.0, "max", "flip"), rounds=30, every=10, seeds=2)
+    np.testing.assert_array_equal(honest.records["clients"], none.records["clients"])
+    jax.tree.map(np.testing.assert_array_equal, honest.params, none.params)
+    np.testing.assert_array_equal(honest.metrics["loss"][:, :3], late.metrics["loss"][:, :3])
+    assert (honest.metrics["loss"][:, 3] != late.metrics["loss"][:, 3]).all()
+
+
+@pytest.mark.parametrize(
+    ("attack", "more"), [("inflate", True), ("just-above", True), ("deflate", False), ("silent", None)]
+)
+def test_what_is_said_of_losses_decides_the_seats(equal, attack, more):
+    selector = PowerOfChoice(3, 10, "stale" if attack == "silent" else "full")
+    lying, honest = Liars(0.2, attack), Liars(0.2, "none")
+    gap = lying.capture(play(equal, selector, lying)) - honest.capture(play(equal, selector, honest))
+    assert gap.mean() > 0.1 if more in (True, None) else gap.mean() < -0.05
+
+
+@pytest.mark.parametrize("selector", [Rand(3), Uniform(3)], ids=["rand", "uniform"])
+def test_a_claim_of_size_counts_no_more_than_twice_the_largest_honest_one(equal, selector):
+    believed, bounded = (Liars(1 / K, size=1e12, bound=bound) for bound in (np.inf, 2.0))
+    runs = {name: who.capture(play(equal, selector, who)) for name, who in (("all", believed), ("2", bounded))}
+    assert runs["all"].mean() > 0.99 if isinstance(selector, Rand) else runs["all"].mean() > 0.1
+    assert runs["2"].mean() < 1.5 * 2 / (K + 1)
+
+
+def test_a_flipped_update_hurts_and_no_update_does_not(equal):
+    losses = {}
+    for attack in ("none", "flip", "idle"):
+        liars = Liars(0.2, "max", attack)
+        losses[attack] = liars.honest_loss(play(equal, PowerOfChoice(3, 6), liars)).mean()
+    assert losses["flip"] > losses["idle"] > losses["none"] - 0.01
+
+
+def test_metrics_of_liars(equal):
+    liars = Liars(0.25, "max", seed=3)
+    result = play(equal, PowerOfChoice(3, K), liars, rounds=10)
+    who = liars.who(K)
+    assert who.sum() == 5
+    assert (liars.capture(result) == 1).all()
+    assert (liars.excluded(result) == 1).all(), "no honest client has a seat"
+    worst = result.metrics["client_loss"][:, -1][:, ~who].max(axis=1)
+    np.testing.assert_array_equal(liars.worst_honest_loss(result), worst)
+    assert (liars.honest_loss(result) <= worst).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"share": 1.2}, "Liars: share must be at least 0 and at most 1, got 1.2"),
+        ({"share": 0.1, "attack": "shout"}, "Liars: attack must be one of"),
+        ({"share": 0.1, "bound": 0.5}, "Liars: bound must be at least 1, got 0.5"),
+    ],
+)
+def test_wrong_parameters_are_refused(parameters, match):
+    with pytest.raises(ValueError, match=match):
+        Liars(**parameters)
