@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
@@ -154,9 +155,10 @@ def command_line() -> str:
     """The command, less paths of this machine and display options."""
     kept, skip = [], False
     for argument in sys.argv[1:]:
-        if skip or argument.split("=")[0] in PATH_OPTIONS:
-            skip = not skip and "=" not in argument
-        elif argument not in DISPLAY_OPTIONS:
+        joined = re.fullmatch("-q*o(.*)", argument)  # -o results, -oresults, -qo results
+        if skip or joined or argument.split("=")[0] in PATH_OPTIONS:
+            skip = not skip and (not joined[1] if joined else "=" not in argument)
+        elif argument not in DISPLAY_OPTIONS and not re.fullmatch("-q+", argument):
             kept.append(argument)
     return shlex.join(["fedpick", *kept])
 
@@ -171,5 +173,6 @@ def console(stderr: bool = False, wide: int = 100) -> Any:
     """Where tables go: as wide as the terminal, and wide enough for one where there is none; NO_COLOR is honoured."""
     from rich.console import Console
 
-    plain = Console(stderr=stderr, highlight=False)
-    return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, width=wide)
+    options: Any = {"stderr": stderr, "highlight": False, "markup": False}  # names may hold what looks like markup
+    plain = Console(**options)
+    return plain if plain.is_terminal else Console(**options, width=wide)

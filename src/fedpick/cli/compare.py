@@ -207,11 +207,10 @@ class RunProgress:
     def __enter__(self) -> "RunProgress":
         if self.quiet or not sys.stderr.isatty():
             return self
-        from rich.markup import escape
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns: tuple[Any, ...] = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("rounds"),
@@ -221,9 +220,7 @@ class RunProgress:
         for name, experiment in self.experiments.items():
             done = experiment.rounds if name in self.stored else 0
             text = "stored" if done else "..."
-            self.tasks[name] = self.bar.add_task(
-                escape(name), total=experiment.rounds, completed=done, loss=text, start=False
-            )
+            self.tasks[name] = self.bar.add_task(name, total=experiment.rounds, completed=done, loss=text, start=False)
         self.bar.start()
         return self
 
@@ -271,14 +268,13 @@ def show(comparison: Any) -> None:
 
 
 def _table(comparison: Any, shown: Any, fold: bool = False) -> Any:
-    from rich.markup import escape
     from rich.table import Table
 
-    title = escape(f"target: {comparison.goal_with_source}")
+    title = f"target: {comparison.goal_with_source}"
     table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, show_lines=fold)
     for place, column in enumerate(shown):
         side: Any = "right" if place else "left"
         table.add_column(column.title, justify=side, no_wrap=not fold, overflow="fold", vertical="bottom")
     for one in comparison.summaries:
-        table.add_row(*(escape(column.text(one)) for column in shown))
+        table.add_row(*(column.text(one) for column in shown))
     return table

@@ -13,6 +13,7 @@ from fedpick.flower.messages import FilteredGrid
 from fedpick.flower.options import Options
 from fedpick.flower.round import Adapter, Aggregated
 from fedpick.protocol import Selector
+from fedpick.validation import check_strategy, shown
 
 
 class SelectingMixin(Strategy):
@@ -36,6 +37,7 @@ class SelectingMixin(Strategy):
             selector: What picks the clients.
             **options: The keyword options of ``Selecting``.
         """
+        check_strategy("Selecting", selector)
         self.adapter = Adapter(selector, Options(**options), self, inside=super())  # type: ignore[arg-type]
         return self
 
@@ -141,8 +143,9 @@ class Selecting(SelectingMixin, Options):
         elif type(self.strategy).start is not Strategy.start:
             rule = f"one with Flower's own start(); make `class Mine(SelectingMixin, {name})` instead"
         if rule is not None:
-            raise ValueError(f"Selecting: strategy must be {rule}, got {self.strategy!r}")
+            raise ValueError(f"Selecting: strategy must be {rule}, got {shown(self.strategy)}")
         super().__post_init__()
+        check_strategy("Selecting", self.selector)
         self.adapter = Adapter(self.selector, self, self.strategy, inside=self.strategy)
 
     def __repr__(self) -> str:

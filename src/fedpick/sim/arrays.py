@@ -9,7 +9,7 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.files import files_of, read_table
 from fedpick.sim.partition import Partition
 from fedpick.sim.samples import Reading, make_federation
-from fedpick.validation import require
+from fedpick.validation import check_path, require
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Arrays:
     standardize: bool = False
 
     def __post_init__(self) -> None:
+        check_path(self, "path", self.path)
+        require(self, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
         require(self, "test_share", self.test_share, "at least 0 and below 1", lambda x: (x >= 0) & (x < 1))
 
     @property

@@ -157,7 +157,10 @@ class PowerLaw:
     def __call__(self, labels: Numbers) -> Numbers:
         _enough(self, labels)
         rng = np.random.default_rng(self.seed)
-        part = rng.uniform(size=self.K) ** (1 / self.a)
+        drawn = rng.uniform(size=self.K)
+        part = drawn ** (1 / self.a)
+        if not part.sum() > 0:  # a is so small that all of them are 0 in double precision
+            part = np.exp((np.log(drawn) - np.log(drawn.max())) / self.a)
         # One sample each, the rest by share.
         client = np.repeat(np.arange(self.K), 1 + rng.multinomial(len(labels) - self.K, part / part.sum()))
         return rng.permutation(client)

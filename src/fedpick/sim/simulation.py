@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fedpick.metrics import Numbers, Payload
-from fedpick.protocol import Selector, init_key, payload
+from fedpick.protocol import Selector, payload
 from fedpick.results import Result
 from fedpick.sim import preflight
 from fedpick.sim._engine import multihost as hosts
@@ -93,14 +93,17 @@ def simulate(
     >>> result.metrics["loss"].shape
     (3, 5)
     """
-    every = preflight.check_options(rounds, every, until, watch)
+    flags = {"jit": jit, "spread_seats": spread_seats}
+    every = preflight.check_options(rounds, every, until, watch, checkpoint, **flags)
     data, built = preflight.resolve(federation, model)
-    preflight.check_kinds(data, built, selector, local, server, failures, devices, liars)
+    preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
     world = (availability, failures, devices, liars.lies() if liars.share > 0 else None)
     runs, names = sweep(Setup(lean, built, selector, local, server, *world), seeds)
     preflight.check_fit(data, runs.setup.selector, availability, failures)
+    seats = selector.m or data.num_clients
+    model_bytes = preflight.check_room(data, built, seats, runs=len(names), rounds=rounds, every=every)
     preflight.warn_of_small_clients(data, local)
     mine = range(len(names)) if spread_seats else hosts.shares(len(names))[jax.process_index()]
     hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
@@ -108,7 +111,7 @@ def simulate(
     keep_programs()
     runner: Runner = Bundles(runs.rows(mine), spread_seats) if jit else EagerRuns(runs.rows(mine))
     cadence = Cadence.even(rounds, every, CHUNK)
-    tables = _Tables.begin(runner.begin(cadence), selector.m or data.num_clients)
+    tables = _Tables.begin(runner.begin(cadence), seats)
     file = None
     if checkpoint is not None:
         file = Checkpoint(Path(checkpoint), fingerprint(trace_chunk(runs, cadence), runs, rounds, every))
@@ -119,9 +122,7 @@ def simulate(
             runner.state, tables = rows(saved, mine)
     preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
     share = np.asarray(runs.setup.federation.share)
-    output = _Output(
-        names, mine, share, _model_bytes(built), payload(selector), cadence, file, watch, data.names.clients
-    )
+    output = _Output(names, mine, share, model_bytes, payload(selector), cadence, file, watch, data.names.clients)
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
@@ -236,8 +237,3 @@ def _read_only(array: Any) -> Any:
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
-
-
-def _model_bytes(model: Model) -> int:
-    shapes = jax.eval_shape(lambda: model.init(init_key(0)))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
