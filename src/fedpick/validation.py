@@ -54,13 +54,19 @@ def natural(owner: object, name: str, value: Any) -> int:
 
 
 def require(
-    owner: object, name: str, value: Any, rule: str, holds: Callable[[Numbers], Any], whole: bool = False
+    owner: object,
+    name: str,
+    value: Any,
+    rule: str,
+    holds: Callable[[Numbers], Any],
+    whole: bool = False,
+    one: bool = False,
 ) -> None:
-    """Raise unless every number in ``value`` keeps the rule; traced values pass."""
+    """Raise unless every number in ``value`` keeps the rule; traced values pass. ``one`` refuses arrays."""
     if isinstance(value, jax.core.Tracer):
         return
     numbers = known(value)
-    if numbers is None or numbers.dtype.kind not in ("iu" if whole else "iuf"):
+    if numbers is None or numbers.dtype.kind not in ("iu" if whole else "iuf") or (one and numbers.ndim):
         raise ValueError(f"{owner_name(owner)}: {name} must be a {'whole ' if whole else ''}number, got {shown(value)}")
     if not np.all(holds(numbers)):
         found = shown(numbers.item() if numbers.ndim == 0 else value)
@@ -78,6 +84,19 @@ def flag(owner: object, name: str, value: Any) -> None:
     """Raise unless ``value`` is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{owner_name(owner)}: {name} must be True or False, got {shown(value)}")
+
+
+def check_function(owner: object, name: str, value: Any, example: str) -> None:
+    """Raise unless ``value`` can be called, and is no class."""
+    if isinstance(value, type) or not callable(value):
+        raise ValueError(f"{owner_name(owner)}: {name} must be one such as {example}, got {shown(value)}")
+
+
+def check_texts(owner: object, **texts: Any) -> None:
+    """Raise unless each of these is a text."""
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{owner_name(owner)}: {name} must be a text, got {shown(value)}")
 
 
 def check_strategy(owner: object, selector: Any) -> None:

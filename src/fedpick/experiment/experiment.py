@@ -16,11 +16,13 @@ from fedpick import config, sim
 from fedpick.config import Plain
 from fedpick.metrics import METRICS
 from fedpick.protocol import Selector
-from fedpick.validation import one_of, require, shown
+from fedpick.validation import check_kind, check_strategy, flag, one_of, require, shown
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
 MOST_SEEDS = 100_000
 MOST_RUNS = 1_000_000
+_PARTS = {"local": sim.Local, "server": sim.Server, "failures": sim.Failures, "devices": sim.Devices}
+KINDS: dict[str, type[Any]] = {**_PARTS, "liars": sim.Liars, "seeds": tuple, "name": str}
 EXTENT = (20_000, 100, 10)  # samples, inputs and outputs of data that do not say theirs
 
 
@@ -48,13 +50,15 @@ class Metrics:
 
     def __post_init__(self) -> None:
         if self.every is not None:
-            require("metrics", "every", self.every, "at least 1", lambda n: n >= 1, whole=True)
+            require("metrics", "every", self.every, "at least 1", lambda n: n >= 1, whole=True, one=True)
         if self.target is not None:
             one_of("metrics", "target", self.target, METRICS)
         if (self.target is None) != (self.value is None):
             raise ValueError(f"metrics: target and value must be given together, got {self.target!r}, {self.value!r}")
         if self.value is not None:
-            require("metrics", "value", self.value, "finite", np.isfinite)
+            require("metrics", "value", self.value, "finite", np.isfinite, one=True)
+        for name in ("clients", "model"):
+            flag("metrics", name, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -102,10 +106,21 @@ class Experiment:
     name: str = ""
 
     def __post_init__(self) -> None:
-        require("experiment", "rounds", self.rounds, "at least 1", lambda n: n >= 1, whole=True)
+        require("experiment", "rounds", self.rounds, "at least 1", lambda n: n >= 1, whole=True, one=True)
+        for name, method in (("data", "federation"), ("model", "build"), ("availability", "__call__")):
+            value = getattr(self, name)
+            if isinstance(value, type) or not hasattr(value, method):
+                rule = f"a description that has {method}()"
+                raise ValueError(f"experiment: {name} must be {rule}, got {shown(value)}")
+        for name, kind in KINDS.items():
+            check_kind("experiment", name, getattr(self, name), kind)
+        check_strategy("experiment", self.selector)
+        flag("experiment", "redraw", self.redraw)
+        if not all(isinstance(seed, int) for seed in self.seeds):
+            raise ValueError(f"experiment: seeds must be whole numbers, got {shown(self.seeds)}")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0 or max(self.seeds) >= 2**31:
             rule = "one or more different numbers, at least 0 and below 2**31"
-            raise ValueError(f"experiment: seeds must be {rule}, got {list(self.seeds)}")
+            raise ValueError(f"experiment: seeds must be {rule}, got {shown(list(self.seeds))}")
 
     def for_seed(self, seed: int) -> "Experiment":
         """The run of this seed alone, with the data that it draws."""
@@ -254,8 +269,7 @@ def _one(point: Plain, folder: Path) -> Experiment:
 def _devices(plain: Plain, experiment: Experiment, folder: Path) -> sim.Devices:
     """Devices that are drawn for the clients: "lognormal", or "fedscale" from a file; stored as numbers."""
     kind, own = plain["kind"], {"lognormal": ("spread", "seed"), "fedscale": ("path", "seed")}
-    if kind not in own:
-        raise ValueError(f"experiment: devices.kind must be one of {', '.join(own)}, got {kind!r}")
+    one_of("experiment", "devices.kind", kind, tuple(own))
     given = {name: plain[name] for name in own[kind] if name in plain}
     rest = {name: value for name, value in plain.items() if name not in ("kind", *own[kind])}
     options = vars(config.structure(rest, sim.Devices, "experiment: devices"))

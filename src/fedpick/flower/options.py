@@ -75,7 +75,7 @@ class Options:
             if name == "duration" and self.duration is None:
                 continue
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise ValueError(f"{OWNER}: {name} must be a name, got {getattr(self, name)!r}")
+                raise ValueError(f"{OWNER}: {name} must be a name, got {shown(getattr(self, name))}")
         bounds = self.loss_range
         if not isinstance(bounds, tuple | list) or len(bounds) != 2 or not all(map(_is_number, bounds)):
             raise ValueError(f"{OWNER}: loss_range must be (lowest, highest), got {shown(bounds)}")

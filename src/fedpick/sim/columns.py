@@ -114,5 +114,8 @@ def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: st
             raise ValueError(f"{owner}: {name} must be numbers, got {columns[name].ravel()[:1].tolist()}")
     if len(names) == 1 and (names[0] in WHOLE or columns[names[0]].ndim > 1):
         return columns[names[0]]
+    shapes = {name: columns[name].shape for name in names}
+    if len(set(shapes.values())) > 1:
+        raise ValueError(f"{owner}: inputs must all have the same shape, got {few(map(str, shapes.items()))}")
     with np.errstate(over="ignore"):  # which is found when the numbers are checked
         return np.stack([columns[name].astype(np.float32) for name in names], axis=-1)

@@ -11,7 +11,7 @@ from fedpick.sim.downloads import FILES, find_fashion_mnist, read_idx
 from fedpick.sim.federation import Federation, pixels
 from fedpick.sim.memory import check_memory
 from fedpick.sim.partition import Dirichlet, Partition
-from fedpick.validation import require
+from fedpick.validation import check_function, require
 
 
 class Data(Protocol):
@@ -106,7 +106,9 @@ class Synthetic:
         _counts(self, K=self.K, dim=self.dim, classes=self.classes)
         _seed(self)
         for name in ("alpha", "beta"):
-            require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
+            require(
+                self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < np.inf), one=True
+            )
 
     def federation(self) -> Federation:
         alpha, beta, K, dim, classes = self.alpha, self.beta, self.K, self.dim, self.classes
@@ -150,6 +152,7 @@ class Digits:
 
     def __post_init__(self) -> None:
         _seed(self)
+        check_function(self, "partition", self.partition, "Dirichlet(K=30, alpha=0.3)")
 
     def federation(self) -> Federation:
         try:
@@ -190,6 +193,9 @@ class FashionMNIST:
     extent = (70_000, 784, 10)
     shares_samples = True
 
+    def __post_init__(self) -> None:
+        check_function(self, "partition", self.partition, "Dirichlet(K=100, alpha=0.3)")
+
     def federation(self, folder: str | Path | None = None) -> Federation:
         """The clients and their data; ``folder`` is where the files are."""
         folder = find_fashion_mnist(folder)
@@ -208,8 +214,8 @@ class FashionMNIST:
 
 def _counts(owner: object, **numbers: int) -> None:
     for name, value in numbers.items():
-        require(owner, name, value, "at least 1", lambda n: n >= 1, whole=True)
+        require(owner, name, value, "at least 1", lambda n: n >= 1, whole=True, one=True)
 
 
 def _seed(owner: Any) -> None:
-    require(owner, "seed", owner.seed, "at least 0", lambda n: n >= 0, whole=True)
+    require(owner, "seed", owner.seed, "at least 0", lambda n: n >= 0, whole=True, one=True)

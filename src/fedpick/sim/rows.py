@@ -59,7 +59,7 @@ def samples(name: str, values: Any) -> Numbers:
     """
     try:
         array = plain(values)
-    except (ValueError, TypeError):  # lists of different lengths, and what NumPy cannot hold
+    except (ValueError, TypeError, OverflowError):  # lists of different lengths, and what NumPy cannot hold
         raise ValueError(f"{name} must be an array with a row per sample, got {shown(values)}") from None
     if array.ndim < 1:
         raise ValueError(f"{name} must have a row per sample, got {shown(values)}")
@@ -141,6 +141,8 @@ def narrow(name: str, x: Numbers) -> Numbers:
     """
     if x.dtype.kind not in "iufb" or x.ndim < 1:
         raise ValueError(f"{name} must be numbers, a row per sample, got dtype {x.dtype}, shape {x.shape}")
+    if 0 in x.shape[1:]:
+        raise ValueError(f"{name} must have at least one number per sample, got shape {x.shape}")
     if x.dtype == np.uint8:
         return x
     with np.errstate(over="ignore"):

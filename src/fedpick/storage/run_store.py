@@ -31,6 +31,7 @@ from fedpick.metrics import Numbers
 from fedpick.storage.atomic import PART, write_atomic
 from fedpick.storage.locks import acquired, held, lock_is_ours, lockable, occupied
 from fedpick.storage.provenance import Provenance, device, plain_numbers, versions
+from fedpick.validation import check_path
 
 LOG = logging.getLogger("fedpick")
 FORMAT = 2  # of experiment.json and of findings
@@ -60,6 +61,7 @@ class RunStore:
     """
 
     def __init__(self, folder: str | Path) -> None:
+        check_path("store", "folder", folder)
         self.folder = Path(folder)
         try:
             (self.folder / "runs").mkdir(parents=True, exist_ok=True)
