@@ -72,7 +72,8 @@ def cli_errors(debug: bool, output: Path | None = None, *, data: Path | None = N
         kept = output is not None and any(output.glob("*/*"))
         rest = f"; finished work is stored in {output}; the same command resumes from there" if kept else ended
         typer.echo(f"stopped{rest}", err=True)
-        raise typer.Exit(130) from None  # as shells say it of SIGINT
+        number = _INTERRUPTED[-1] if _INTERRUPTED else signal.SIGINT
+        raise typer.Exit(128 + number) from None  # as shells say it
     finally:
         log.removeHandler(echo)
         if before is not None:
@@ -97,6 +98,28 @@ def _listen() -> Any:
         raise KeyboardInterrupt
 
     return signal.signal(signal.SIGINT, note)
+
+
+@contextlib.contextmanager
+def ending_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP end a command as Ctrl-C does, with what it has started; a second one does not disturb."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def end(number: int, frame: Any) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        _INTERRUPTED.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def raise_if_interrupted() -> None:
