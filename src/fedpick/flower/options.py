@@ -48,6 +48,7 @@ class Options:
     sizes: Mapping[str, float] | None = None
     size_caps: Mapping[str, float] | None = None
     identity: Literal["reported", "node"] = "reported"
+    norm_bound: float | None = None
 
     def __post_init__(self) -> None:
         require(OWNER, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
@@ -71,6 +72,10 @@ class Options:
                     OWNER, f"{name}[{identity!r}]", size, "finite and at least 0", lambda x: (x >= 0) & (x < math.inf)
                 )
         one_of(OWNER, "identity", self.identity, ("reported", "node"))
+        if self.norm_bound is not None:
+            require(
+                OWNER, "norm_bound", self.norm_bound, "finite and above 0", lambda x: (x > 0) & (x < math.inf), one=True
+            )
         for name in ("query", "poll_loss", "train_loss", "square_loss", "duration"):
             if name == "duration" and self.duration is None:
                 continue

@@ -132,6 +132,8 @@ class Selecting(SelectingMixin, Options):
         size_caps: The most that these clients may report, by identity; ``size_cap`` is then not for them.
         identity: Who a client is: "reported", the name or partition-id that it reports, or "node", its node id, which
             with node authentication belongs to its registered key.
+        norm_bound: An update that is longer than this many times the median of the round is shortened to that; None
+            takes each as it is. It takes three seats to have a median that one of them does not set.
 
     >>> from flwr.serverapp.strategy import FedAvg
     >>> from fedpick import PowerOfChoice
