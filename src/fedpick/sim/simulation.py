@@ -34,6 +34,7 @@ from fedpick.sim.round import Setup
 from fedpick.sim.rows import Names
 
 CHUNK = 100  # rounds, about
+RECORDED = 10  # a checkpoint is written as a whole, when this part of its rounds is new: what is written stays linear
 LOG = logging.getLogger("fedpick")
 
 
@@ -78,7 +79,8 @@ def simulate(
         liars: Which clients lie, and about what.
         every: The number of rounds between evaluations; a fiftieth of all by default.
         until: Stop once every run has reached a target, such as ``("test_accuracy", 0.6)``.
-        checkpoint: A file that is written after each chunk, and from which an interrupted call resumes bit for bit.
+        checkpoint: A file that is written after each chunk, and in long runs each time that a tenth of the rounds is
+            new, from which an interrupted call resumes bit for bit.
         progress: Whether to show a progress bar; by default on a terminal only.
         watch: Called with the result so far (read-only) before the first round and after each chunk of about a
             hundred, in the thread of this call.
@@ -127,10 +129,13 @@ def simulate(
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
             output.show(tables)
+            kept = tables.rounds
             while tables.rounds < rounds and not (until and hosts.all_agree(output.reached(until, tables))):
                 tick = functools.partial(bar.part, tables.rounds, cadence.step(tables.rounds))
                 tables = tables.append(runner.play(tables.rounds, cadence, tick), cadence)
-                output.save(runner, tables)
+                if tables.rounds == rounds or tables.rounds - kept >= tables.rounds // RECORDED:
+                    output.save(runner, tables)
+                    kept = tables.rounds
                 bar.update(tables.rounds, tables.evaluations.loss[:, -1])
                 output.show(tables)
     except KeyboardInterrupt:
