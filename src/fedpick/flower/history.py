@@ -22,7 +22,7 @@ COSTS = ("poll_samples", "train_samples", "seconds")
 
 
 class RoundRow(NamedTuple):
-    """One round. Seats that did not return have client -1 and weight 0."""
+    """One round. Seats that did not return have client -1 and weight 0; an answer of NaN is silence."""
 
     clients: list[int]
     weights: list[float]
@@ -34,6 +34,8 @@ class RoundRow(NamedTuple):
     poll_samples: float
     train_samples: float
     seconds: float
+    asked: Sequence[int] = ()
+    answers: Sequence[float] = ()
 
 
 LOST = RoundRow([], [], math.nan, 0, 0, 0, 0, math.nan, math.nan, math.nan)
@@ -123,6 +125,13 @@ class History:
         for name in ("train_loss", *COUNTS, *COSTS):
             kind = np.int32 if name in COUNTS else np.float32
             found[f"records/{name}"] = np.asarray([getattr(row, name) for row in self.rows], kind)
+        polls = [
+            (t, k, loss) for t, row in enumerate(self.rows) for k, loss in zip(row.asked, row.answers, strict=True)
+        ]
+        if polls:
+            rounds, clients, losses = zip(*polls, strict=True)
+            found |= {"polls/round": np.asarray(rounds, np.int32), "polls/client": np.asarray(clients, np.int32)}
+            found["polls/loss"] = np.asarray(losses, np.float32)
         for name in self.status[0] if self.status else ():
             found[f"records/{name}"] = np.asarray([line[name] for line in self.status], np.float32)
         return found
