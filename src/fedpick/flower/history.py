@@ -129,9 +129,9 @@ class History:
             (t, k, loss) for t, row in enumerate(self.rows) for k, loss in zip(row.asked, row.answers, strict=True)
         ]
         if polls:
-            rounds, clients, losses = zip(*polls, strict=True)
-            found |= {"polls/round": np.asarray(rounds, np.int32), "polls/client": np.asarray(clients, np.int32)}
-            found["polls/loss"] = np.asarray(losses, np.float32)
+            found["polls/round"] = np.asarray([t for t, _, _ in polls], np.int32)
+            found["polls/client"] = np.asarray([k for _, k, _ in polls], np.int32)
+            found["polls/loss"] = np.asarray([loss for _, _, loss in polls], np.float32)
         for name in self.status[0] if self.status else ():
             found[f"records/{name}"] = np.asarray([line[name] for line in self.status], np.float32)
         return found
