@@ -34,8 +34,8 @@ class RoundRow(NamedTuple):
     poll_samples: float
     train_samples: float
     seconds: float
-    asked: Sequence[int] = ()
-    answers: Sequence[float] = ()
+    asked: tuple[int, ...] = ()
+    answers: tuple[float, ...] = ()
 
 
 LOST = RoundRow([], [], math.nan, 0, 0, 0, 0, math.nan, math.nan, math.nan)
@@ -101,7 +101,8 @@ class History:
                 history.measured.setdefault(entry["after"], {}).update(entry["values"])
             elif "round" in entry and entry["round"] < rounds:
                 t = entry["round"]
-                history.rows[t] = RoundRow(*entry["row"])
+                row = RoundRow(*entry["row"])
+                history.rows[t] = row._replace(asked=tuple(row.asked), answers=tuple(row.answers))
                 status |= {t: entry["status"]} if entry["status"] is not None else {}
                 history.notes.pop(t + 1, None)
                 history.notes |= {t + 1: entry["note"]} if entry["note"] is not None else {}
