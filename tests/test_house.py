@@ -39,9 +39,10 @@ MAY_IMPORT = {
     },
     "flower": {"protocol", "updates", "sampling", "registry", "config", "storage"},
     "flower.demo": {"protocol", "registry", "storage", "flower"},
+    "flower.simulation": {"registry", "config", "storage", "flower"},
     "cli": {
         "registry", "config", "selectors", "theory", "storage", "report", "results", "sim", "experiment", "compare",
-        "paper", "flower", "flower.demo",
+        "paper", "flower", "flower.demo", "flower.simulation",
     },
     "__main__": {"cli"},
 }  # fmt: skip
@@ -73,7 +74,8 @@ def imports(path):
 
 
 def room(name):
-    return "flower.demo" if name.startswith("flower.demo") else name.split(".")[0]
+    inner = next((each for each in ("flower.demo", "flower.simulation") if name.startswith(each)), None)
+    return inner or name.split(".")[0]
 
 
 INNER = [path for path in FILES if module(path)]

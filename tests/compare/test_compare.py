@@ -186,6 +186,14 @@ def test_a_loss_that_does_not_fall_is_no_answer():
     assert answer.startswith("There is no answer. The loss of rand and fast did not fall: try another learning rate")
 
 
+def test_an_accuracy_that_did_not_rise_gives_no_answer_where_the_first_loss_is_unknown():
+    results = [made_up([30, 40], accuracy=0.1), made_up([20, 30], accuracy=0.1)]
+    for result in results:
+        result.metrics["loss"][:, 0] = np.nan  # as in a federation on Flower, whose clients evaluate after a round
+    answer = Comparison(("rand", "fast"), tuple(results), "test_accuracy").answer
+    assert answer.startswith("There is no answer. The test accuracy of rand and fast did not rise: try another")
+
+
 def test_who_alone_reaches_the_target_is_named_and_nobody_is_fastest():
     found = compared(rand=[60, 70, None], one=[None] * 3, two=[None] * 3)
     assert found.answer.startswith("Only rand reaches loss 0.5 in 100 rounds, with 2 of 3 seeds.")

@@ -30,11 +30,15 @@ class ProgressBar:
 
     def at(self, text: str, work: float, part: float) -> None:
         """Report progress: fraction ``part`` of ``work`` seconds is done."""
-        raise_if_interrupted()
         self.under_way = work * part
-        share = min(1.0, (self.done + self.under_way) / self.total) if self.total > 0 else 1.0
+        self.reach(text, self.done + self.under_way)
         if part >= 1:
             self.done, self.under_way = self.done + work, 0.0
+
+    def reach(self, text: str, done: float) -> None:
+        """Report progress: so much of the work is done in all."""
+        raise_if_interrupted()
+        share = min(1.0, done / self.total) if self.total > 0 else 1.0
         now = time.monotonic()
         if self.bar is not None:
             self.bar.update(self.task, completed=share * self.total, description=text)

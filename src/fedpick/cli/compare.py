@@ -28,6 +28,7 @@ from fedpick.cli._common import (
     open_store,
     raise_if_interrupted,
 )
+from fedpick.cli._comparison import finish
 from fedpick.registry import ROLES, split_names
 
 EXAMPLES = """
@@ -42,6 +43,8 @@ Examples:
   fedpick compare my.npz --model mlp --eta 0.02 --target 80% --metric test_accuracy
 
   fedpick compare experiment.toml --seeds 20 -o more
+
+  fedpick compare --app path/to/flower-app --strategies rand,pow-d,auto --seeds 3
 """
 
 
@@ -87,6 +90,16 @@ def compare(
     y: Y = None,
     client: Client = None,
     standardize: Standardize = False,
+    app: Annotated[
+        Path | None, typer.Option(help="Folder of a Flower app, to run in Flower's simulation in place of a task.")
+    ] = None,
+    federation: Annotated[
+        list[str] | None,
+        typer.Option("--federation-config", help="With --app: as flwr run takes it, such as num-supernodes=10."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="With --app: runs at once.", show_default="as the cores allow")
+    ] = None,
     settings: Settings = None,
     data: Data = None,
     output: Output = Path("comparison"),
@@ -102,12 +115,14 @@ def compare(
 
     TASK is a data set of the registry (synthetic, quadratic, digits, fashion-mnist, or one of installed packages:
     shakespeare, chem97, insteval, movielens, nycflights, watch), a .toml file, or data of yours: .npz, .csv, .tsv,
-    .parquet, .arrow, LEAF's json, or a folder of LEAF or Hugging Face.
+    .parquet, .arrow, LEAF's json, or a folder of LEAF or Hugging Face. With --app it is a Flower app of yours, in any
+    framework, whose strategy is wrapped in fedpick.flower.Selecting.
 
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
-    with cli_errors(debug, output, data=data), announced(f"compare {task}", quiet or as_json):
+    with cli_errors(debug, output, data=data), announced(f"compare {task if app is None else app}", quiet or as_json):
         from fedpick import config
+        from fedpick.cli._app import check_app, compare_app
         from fedpick.compare import (
             CURRENCIES,
             Choices,
@@ -116,17 +131,29 @@ def compare(
             default_metric,
             make_experiments,
             report_on,
-            set_aside,
             tune_rates,
-            write_report,
         )
         from fedpick.experiment import missing, names, run_missing
         from fedpick.report import preload_page
         from fedpick.validation import one_of
 
-        began = time.monotonic()
+        began, shown = time.monotonic(), not (quiet or as_json)
+        names_given = tuple(dict.fromkeys(split_names(strategies))) if strategies is not None else ()
+        value = number(target)
+        one_of("compare", "by", by, tuple(CURRENCIES))
+        called: Any = {"value": value, "by": by, "command": command_line()}
+        if app is not None or federation or workers:
+            foreign: Any = {"task": task if task != "synthetic" else None, "eta": eta, "tune": tune, "model": model}
+            foreign |= {"availability": availability, "devices": devices, "deadline": deadline, "failures": failures}
+            foreign |= {"objective": objective, "x": x, "y": y, "client": client, "data": data}
+            folder = check_app(app, {**foreign, "standardize": standardize or None})
+            wanted: Any = {"m": m, "d": d or (), "rounds": rounds, "seeds": seeds, "settings": settings or ()}
+            wanted |= {"federation": federation or (), "workers": workers, "metric": metric, "name": name, **called}
+            report = compare_app(folder, names_given, output, shown=shown, **wanted)
+            finish(report, output, None, csv=csv, as_json=as_json, began=began)
+            return
         choices = Choices(
-            strategies=tuple(dict.fromkeys(split_names(strategies))) if strategies is not None else (),
+            strategies=names_given,
             m=m,
             d=tuple(d or ()),
             rounds=rounds,
@@ -141,9 +168,7 @@ def compare(
             settings=tuple(settings or ()),
             **columns(x, y, client, standardize),
         )
-        value = number(target)
         check_target(metric or "loss", value if metric is not None or not str(target).endswith("%") else None)
-        one_of("compare", "by", by, tuple(CURRENCIES))
         if tune is not None:
             one_of("compare", "tune", tune, ("eta",))
         chosen = make_experiments(task, choices)
@@ -154,7 +179,7 @@ def compare(
             raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
         check_page(output)
         store = open_store(output, "compare", "report.html", "summary.json", "comparisons")
-        if not quiet and not as_json:
+        if shown:
             size = f"{len(chosen)} strategies, {len(chosen[0].seeds)} seeds, {chosen[0].rounds} rounds"
             typer.echo(f"{summary}\n{size}", err=True)
         if tune is not None:
@@ -165,21 +190,11 @@ def compare(
         stored = {name for name, experiment in named.items() if not missing([experiment], store)}
         preload = threading.Thread(target=preload_page)  # while the runs are compiled and played
         preload.start()
-        with RunProgress(named, stored, quiet or as_json) as progress:
+        with RunProgress(named, stored, not shown) as progress:
             run_missing(chosen, store, progress)
         preload.join()
-        called = name or Path(task).stem
-        report = report_on(chosen, store, metric=metric, value=value, by=by, command=command_line(), name=called)
-        set_aside(output, report)
-        page, plain = write_report(report, output, summary)
-        if csv is not None:
-            report.runs().to_csv(csv)
-        if as_json:
-            typer.echo(plain.read_text(), nl=False)
-            return
-        show(report.comparison)
-        typer.echo(f"\n{report.comparison.answer}\n")
-        typer.echo(f"{page} has the charts, {plain.name} the numbers; {time.monotonic() - began:.0f} s")
+        report = report_on(chosen, store, metric=metric, name=name or Path(task).stem, **called)
+        finish(report, output, summary, csv=csv, as_json=as_json, began=began)
 
 
 compare.__doc__ = f"{compare.__doc__}{EXAMPLES}"
@@ -249,37 +264,3 @@ class RunProgress:
     def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.stop()
-
-
-def show(comparison: Any) -> None:
-    """The table of a comparison; in two parts where the terminal is narrow, and folded where it is very narrow."""
-    from rich.measure import Measurement
-
-    from fedpick.compare import columns_of
-
-    every = columns_of(comparison)
-    screen, first, rest = console(wide=200), every[:1], every[1:]
-    results, costs = ([column for column in rest if column.cost is cost] for cost in (False, True))
-
-    def fits(table: Any) -> bool:
-        found: bool = Measurement.get(screen, screen.options.update(width=500), table).maximum <= screen.width
-        return found
-
-    whole = _table(comparison, every)
-    for part in (every,) if fits(whole) else ([*first, *results], [*first, *costs]):
-        table = _table(comparison, part)
-        screen.print(table if fits(table) else _table(comparison, part, fold=True))
-
-
-def _table(comparison: Any, shown: Any, fold: bool = False) -> Any:
-    from rich.markup import escape
-    from rich.table import Table
-
-    title = escape(f"target: {comparison.goal_with_source}")
-    table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, show_lines=fold)
-    for place, column in enumerate(shown):
-        side: Any = "right" if place else "left"
-        table.add_column(column.title, justify=side, no_wrap=not fold, overflow="fold", vertical="bottom")
-    for one in comparison.summaries:
-        table.add_row(*(escape(column.text(one)) for column in shown))
-    return table

@@ -54,7 +54,8 @@ def report(
       fedpick report federation --watch 10
     """
     with cli_errors(debug, data=data):
-        from fedpick.cli.compare import number, show
+        from fedpick.cli._comparison import show
+        from fedpick.cli.compare import number
         from fedpick.compare import load_report, set_aside, write_report
         from fedpick.experiment import from_plain
 

@@ -67,7 +67,7 @@ def answer(compared: Compared) -> str:
 def _fault(compared: Compared, name: str) -> str:
     """Why a strategy has not learnt; "" where it has."""
     result = compared.of(name)
-    metric = "loss" if _known(result, "loss") else compared.metric
+    metric = _learnt(compared, name)
     values = result.metric(metric).mean(axis=0)
     better = values[-1] > values[0] if is_accuracy(metric) else values[-1] < values[0]
     # What the first model was worth is not known in every federation.
@@ -82,6 +82,14 @@ def _fault(compared: Compared, name: str) -> str:
     if not np.isfinite(values[-1]):
         return "not finite"
     return "nothing to learn" if np.abs(values).max() < 1e-6 else "did not fall"
+
+
+def _learnt(compared: Compared, name: str) -> str:
+    """The metric that says whether a strategy has learnt: the loss, unless the first model was measured by another."""
+    result, metrics = compared.of(name), ("loss", compared.metric)
+    of_the_first = [metric for metric in metrics if np.isfinite(result.metric(metric)[:, 0]).all()]
+    known = [metric for metric in metrics if _known(result, metric)]
+    return (*of_the_first, *known, compared.metric)[0]
 
 
 def _known(result: Result, metric: str) -> bool:
@@ -112,8 +120,12 @@ def _sentence(compared: Compared, fault: str, names: list[str]) -> str:
         return f"The loss of {who} did not stay finite{since}: try a smaller learning rate, or standardised inputs."
     if fault == "nothing to learn":
         return f"The loss of {who} is 0 from the start: there is nothing to learn, as with one label only."
-    went = f"went from {loss[0]:.3g} to {loss[-1]:.3g}" if len(names) == 1 else "did not fall"
-    return f"The loss of {who} {went}: try another learning rate, or inputs on a scale of about 1."
+    metric = _learnt(compared, names[0])
+    values, accuracy = compared.of(names[0]).metric(metric).mean(axis=0), is_accuracy(metric)
+    began, ended = (f"{100 * n:.1f} %" if accuracy else f"{n:.3g}" for n in (values[0], values[-1]))
+    went = f"went from {began} to {ended}" if len(names) == 1 else f"did not {'rise' if accuracy else 'fall'}"
+    what = metric.replace("_", " ")
+    return f"The {what} of {who} {went}: try another learning rate, or inputs on a scale of about 1."
 
 
 def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str:

@@ -23,6 +23,7 @@ from fedpick.storage import RunStore, StoredRun, write_atomic
 
 PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
 METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, unless one is named
+ACCURACY_FIRST = ("test_accuracy", "mean_accuracy", "loss", "test_loss")  # as ``compare`` has it
 
 
 def load_report(
@@ -56,20 +57,52 @@ def load_report(
     store, path = RunStore(folder), folder / SUMMARY
     if path.is_file() and not where:
         kept = _read(path)
-        experiments = [] if kept["all_runs"] else [from_plain(plain)[0] for plain in kept["experiments"]]
         target, own = (kept["target"]["metric"], kept["value"], kept["command"]), kept.get("by", "rounds")
-        if experiments:
+        if not kept["all_runs"]:
             same = value is None and metric in (None, target[0]) and by in (None, own)
             metric, value, command = target if same else (metric or target[0], value, command)
             options: Any = {"metric": metric, "value": value, "by": by or own, "command": command}
-            return report_on(experiments, store, name=kept.get("name", ""), **options)
+            options["name"] = kept.get("name", "")
+            if kept.get("runs"):
+                return report_on_runs(kept["runs"], store, **options)
+            return report_on([from_plain(plain)[0] for plain in kept["experiments"]], store, **options)
     stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
     stored = {identity: run for identity, run in stored.items() if _has(run.about["experiment"], where)}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
-    return _side_by_side(folder, store, stored, metric=metric, value=value, by=by, command=command)
+    wanted: Any = {"metric": metric, "value": value, "by": by, "command": command}
+    return _side_by_side(store, stored, METRICS, all_runs=True, **wanted)
+
+
+def report_on_runs(
+    identities: Sequence[str],
+    store: RunStore,
+    *,
+    metric: str | None = None,
+    value: float | None = None,
+    by: str = "rounds",
+    command: str = "",
+    name: str = "",
+) -> ComparisonReport:
+    """The comparison of runs that no experiment describes, such as those of a Flower app.
+
+    Args:
+        identities: Of the runs.
+        store: Where they are.
+        metric: Of the target; by default an accuracy, or else a loss that was measured.
+        value: The target; left out, it is what every run of the baseline reaches.
+        by: What the way to the target is counted in: "rounds", "bytes" or "seconds".
+        command: The command line, for the page.
+        name: What the comparison is called in its folder.
+    """
+    stored = {identity: run for identity in identities if (run := store.load(identity)) is not None}
+    if len(stored) < len(identities):
+        rule = f"must hold the {len(identities)} runs of its comparison, and has {len(stored)}"
+        raise ValueError(f"report: {str(store.folder)!r} {rule}; run compare again")
+    wanted: Any = {"metric": metric, "value": value, "by": by, "command": command, "name": name}
+    return _side_by_side(store, stored, ACCURACY_FIRST, identities=tuple(identities), **wanted)
 
 
 def set_aside(folder: Path, report: ComparisonReport) -> None:
@@ -132,7 +165,7 @@ def _read(path: Path) -> Plain:
         kept: Plain = json.loads(path.read_text())
         if kept["format"] != FORMAT:
             raise ValueError(f"its format is {kept['format']}, and this fedpick reads {FORMAT}")
-        if not kept["all_runs"]:
+        if not kept["all_runs"] and not kept.get("runs"):
             [from_plain(plain)[0] for plain in kept["experiments"]]
         _ = (kept["target"]["metric"], kept["value"], kept["command"])
         return kept
@@ -153,32 +186,31 @@ def _has(plain: Plain, where: Sequence[str]) -> bool:
 
 
 def _side_by_side(
-    folder: Path,
     store: RunStore,
     stored: dict[str, StoredRun],
+    metrics: Sequence[str],
     *,
     metric: str | None,
     value: float | None,
     by: str | None,
-    command: str,
+    **about: Any,
 ) -> ComparisonReport:
     groups = sorted(_groups(list(stored.values())), key=lambda group: _place(group[0].get("selector")))
     plains = tuple(plain for plain, _ in groups)
-    _check_alike(plains, folder)
+    _check_alike(plains, store.folder)
     results = [result for _, result in groups]
-    known = [each for each in METRICS if np.isfinite(results[0].metric(each)).any()]
+    known = [each for each in metrics if np.isfinite(results[0].metric(each)).any()]
     metric = metric or (known[0] if known else "loss")
     clients = next((tuple(map(str, run.about["clients"])) for run in stored.values() if "clients" in run.about), ())
     return ComparisonReport(
         compare_results(plains, results, metric, value, by or "rounds"),
         plains,
         store.provenance(stored),
-        command=command,
-        all_runs=True,
         strategies=tuple(_strategy(plain.get("selector")) for plain in plains),
         notes=tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ())),
         dates=store.dates(stored),
         clients=clients,
+        **about,
     )
 
 

@@ -93,6 +93,7 @@ class ComparisonReport:
         clients: The names of the clients; those of the results where it is left out.
         running: Whether a real federation has not ended yet.
         name: What the comparison is called in its folder.
+        identities: Of its runs, where no experiment describes them.
     """
 
     comparison: Comparison
@@ -107,6 +108,7 @@ class ComparisonReport:
     clients: tuple[str, ...] = ()
     running: bool = False
     name: str = ""
+    identities: tuple[str, ...] = ()
 
     @property
     def real(self) -> bool:
@@ -150,6 +152,7 @@ class ComparisonReport:
             "by": compared.by,
             "command": self.command,
             "all_runs": self.all_runs,
+            **({"runs": list(self.identities)} if self.identities else {}),
             "made": [one._asdict() for one in self.provenance],
             "experiments": list(self.experiments),
         }

@@ -10,5 +10,6 @@ except ModuleNotFoundError:
 from fedpick.flower.history import History
 from fedpick.flower.options import OutageError
 from fedpick.flower.selecting import Selecting, SelectingMixin
+from fedpick.flower.trial import Trial
 
-__all__ = ["History", "OutageError", "Selecting", "SelectingMixin"]
+__all__ = ["History", "OutageError", "Selecting", "SelectingMixin", "Trial"]

@@ -12,6 +12,7 @@ from fedpick.flower.history import History
 from fedpick.flower.messages import FilteredGrid
 from fedpick.flower.options import Options
 from fedpick.flower.round import Adapter, Aggregated
+from fedpick.flower.trial import TRIAL
 from fedpick.protocol import Selector
 
 
@@ -52,6 +53,11 @@ class SelectingMixin(Strategy):
 
     def start(self, grid: Grid, initial_arrays: ArrayRecord, *args: Any, **options: Any) -> Result:
         """The rounds, by the ``start()`` of the strategy behind, with its arguments; ``evaluate_fn`` is recorded."""
+        trial = TRIAL.get()
+        if trial is not None:
+            rounds = trial.rounds or (args[0] if args else options.get("num_rounds", 3))
+            args, options = (rounds, *args[1:]), {name: v for name, v in options.items() if name != "num_rounds"}
+            self.adapter = trial.take_over(self._adapter, rounds)
         if len(args) == 5:
             *args, options["evaluate_fn"] = args  # type: ignore[assignment]
         if options.get("evaluate_fn") is not None:

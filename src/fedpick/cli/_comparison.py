@@ -1,0 +1,68 @@
+"""What a comparison ends with: the page, the files, the table and the answer."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedpick.cli._common import console
+
+
+def finish(report: Any, output: Path, summary: Any, *, csv: Path | None, as_json: bool, began: float) -> None:
+    """Write the page and the summary of a comparison, and show its table and its answer.
+
+    Args:
+        report: The comparison.
+        output: The folder of its runs.
+        summary: Of the federation, where it is at hand.
+        csv: Where to write the metrics of all runs, if anywhere.
+        as_json: Whether to print the summary and nothing else.
+        began: When it began, by the monotonic clock.
+    """
+    from fedpick.compare import set_aside, write_report
+
+    set_aside(output, report)
+    page, plain = write_report(report, output, summary)
+    if csv is not None:
+        report.runs().to_csv(csv)
+    if as_json:
+        typer.echo(plain.read_text(), nl=False)
+        return
+    show(report.comparison)
+    typer.echo(f"\n{report.comparison.answer}\n")
+    typer.echo(f"{page} has the charts, {plain.name} the numbers; {time.monotonic() - began:.0f} s")
+
+
+def show(comparison: Any) -> None:
+    """The table of a comparison; in two parts where the terminal is narrow, and folded where it is very narrow."""
+    from rich.measure import Measurement
+
+    from fedpick.compare import columns_of
+
+    every = columns_of(comparison)
+    screen, first, rest = console(wide=200), every[:1], every[1:]
+    results, costs = ([column for column in rest if column.cost is cost] for cost in (False, True))
+
+    def fits(table: Any) -> bool:
+        found: bool = Measurement.get(screen, screen.options.update(width=500), table).maximum <= screen.width
+        return found
+
+    whole = _table(comparison, every)
+    for part in (every,) if fits(whole) else ([*first, *results], [*first, *costs]):
+        table = _table(comparison, part)
+        screen.print(table if fits(table) else _table(comparison, part, fold=True))
+
+
+def _table(comparison: Any, shown: Any, fold: bool = False) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    title = escape(f"target: {comparison.goal_with_source}")
+    table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, show_lines=fold)
+    for place, column in enumerate(shown):
+        side: Any = "right" if place else "left"
+        table.add_column(column.title, justify=side, no_wrap=not fold, overflow="fold", vertical="bottom")
+    for one in comparison.summaries:
+        table.add_row(*(escape(column.text(one)) for column in shown))
+    return table

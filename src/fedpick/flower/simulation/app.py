@@ -1,0 +1,127 @@
+"""A Flower app as its folder describes it."""
+
+import hashlib
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedpick import config
+from fedpick.registry import nearest
+
+SOURCES = (".py", ".toml", ".json", ".yaml", ".yml")  # what an app is made of
+CLIENTS = 10  # where nothing says how many
+
+
+@dataclass(frozen=True)
+class App:
+    """A Flower app.
+
+    Args:
+        folder: Its folder.
+        name: Its name.
+        server: The address of its ServerApp, such as "quickstart.server_app:app".
+        client: The address of its ClientApp.
+        settings: Its run config, flat, as clients and server see it.
+        clients: The number of clients of its local simulation; None where it does not say.
+        digest: A checksum of its code.
+    """
+
+    folder: Path
+    name: str
+    server: str
+    client: str
+    settings: dict[str, Any]
+    clients: int | None
+    digest: str
+
+    def with_settings(self, settings: Sequence[str]) -> dict[str, Any]:
+        """The run config with these settings, such as "batch-size=32", in place of the app's own.
+
+        Args:
+            settings: The settings, each of which must be one that the app has.
+        """
+        found = dict(self.settings)
+        for setting in settings:
+            given: dict[str, Any] = {}
+            config.override(given, setting, "compare")
+            for path, value in config.leaves(given).items():
+                if path not in found:
+                    rule = f"must be in the app's run config ({', '.join(found) or 'which is empty'})"
+                    raise ValueError(f"compare: --set {path} {rule}{nearest(path, found)}")
+                wanted, known = type(found[path]), found[path]
+                if isinstance(known, float) and isinstance(value, int) and not isinstance(value, bool):
+                    value = float(value)
+                if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(known, bool):
+                    rule = f"must be of the type of the app's own, {known!r}"
+                    raise ValueError(f"compare: --set {path} {rule}, got {value!r}")
+                found[path] = value
+        return found
+
+
+def read_app(folder: str | Path) -> App:
+    """The Flower app in a folder.
+
+    Args:
+        folder: A folder with the pyproject.toml of a Flower app.
+    """
+    folder = Path(folder).expanduser().resolve()
+    if folder.name == "pyproject.toml":
+        folder = folder.parent
+    file = folder / "pyproject.toml"
+    if not file.is_file():
+        why = "which has none" if folder.is_dir() else "which is no folder"
+        raise ValueError(
+            f"compare: --app must be a folder with the pyproject.toml of a Flower app, got {folder}, {why}"
+        )
+    try:
+        project = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"compare: {file} must be TOML, got an error: {error}") from None
+    flower = project.get("tool", {}).get("flwr", {})
+    parts = flower.get("app", {}).get("components", {})
+    for part in ("serverapp", "clientapp"):
+        if ":" not in str(parts.get(part, "")):
+            rule = f'must have {part} = "package.module:app" in [tool.flwr.app.components], as Flower apps do'
+            raise ValueError(f"compare: {file} {rule}, got {parts.get(part)!r}")
+    return App(
+        folder,
+        str(project.get("project", {}).get("name", folder.name)),
+        parts["serverapp"],
+        parts["clientapp"],
+        config.leaves(flower.get("app", {}).get("config", {})),
+        _clients(flower.get("federations", {})),
+        _digest(folder),
+    )
+
+
+def _clients(federations: dict[str, Any]) -> int | None:
+    """The SuperNodes of the local simulation that older apps describe in their pyproject.toml."""
+    tables = {name: table for name, table in federations.items() if isinstance(table, dict)}
+    first = tables.get(str(federations.get("default")), {})
+    for table in (first, *tables.values()):
+        number = table.get("options", {}).get("num-supernodes")
+        if isinstance(number, int):
+            return number
+    return None
+
+
+def _digest(folder: Path) -> str:
+    """A checksum of an app's code, so that runs of an app that was changed are not taken for its own."""
+    found = hashlib.sha256()
+    for path in _sources(folder):
+        found.update(f"{path.relative_to(folder)}\n".encode())
+        found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()[:16]
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    """The files with code; not what a comparison has written beside them."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((".", "__pycache__")) or (path / "runs").is_dir():
+            continue
+        if path.is_dir() and not (path / "pyvenv.cfg").is_file():
+            yield from _sources(path)
+        elif path.is_file() and path.suffix in SOURCES and path.name != "summary.json":
+            yield path

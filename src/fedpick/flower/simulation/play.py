@@ -1,0 +1,120 @@
+"""One run of a Flower app in Flower's simulation: what a process of ``play_missing`` does."""
+
+import copy
+import importlib
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
+from ray import cloudpickle
+
+from fedpick.flower import Trial
+from fedpick.flower.simulation.processes import FAILED
+
+
+class SeededClient(ClientApp):
+    """An app's ClientApp with a run config, and random numbers that only the run, the round and the client decide.
+
+    Flower's simulation gives a client to whichever process is free; without a seed of its own for each message, what
+    a client draws would depend on who was served before it.
+    """
+
+    def __init__(self, folder: str, address: str, settings: dict[str, Any], seed: int) -> None:
+        super().__init__()
+        self.folder, self.address, self.settings, self.seed = folder, address, settings, seed
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        app, own = (
+            load(self.folder, self.address),
+            copy.copy(context),
+        )  # Flower refuses a context with another run config
+        own.run_config = dict(self.settings)
+        content = message.content.config_records.values()
+        seats = [str(record.get(name)) for record in content for name in ("server-round", "fedpick-seat")]
+        seed_everything(self.seed, context.node_config.get("partition-id"), message.metadata.message_type, *seats)
+        reply: Message = app(message, own)
+        context.state = own.state
+        return reply
+
+
+def load(folder: str, address: str) -> Any:
+    """The object at an address in an app's folder."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module, _, name = address.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def seed_everything(*parts: Any) -> None:
+    """Seed Python's, NumPy's and, where they are imported, PyTorch's and TensorFlow's random numbers."""
+    seed = zlib.crc32(json.dumps(parts, default=str).encode())
+    random.seed(seed)
+    np.random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+    if "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].random.set_seed(seed)
+
+
+def main() -> None:
+    """Play the run that the first line of the standard input describes; end where whoever wrote it ends."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    request = json.loads(sys.stdin.readline())
+
+    def follow() -> None:
+        sys.stdin.read()  # until the pipe is closed
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, daemon=True).start()
+    play(request)
+
+
+def play(request: Mapping[str, Any]) -> None:
+    """Play a run; its history is then in the trial's folder. An error ends the process, and is the log's last line.
+
+    Args:
+        request: The app's folder, the addresses of its parts, the run config, the trial, and the backend's config.
+    """
+    folder, settings, trial = request["folder"], request["settings"], Trial(**request["trial"])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))  # for Ray's
+    server, errors = ServerApp(), []
+
+    @server.main()
+    def serve(grid: Grid, context: Context) -> None:
+        context.run_config = dict(settings)
+        try:
+            app = load(folder, request["server"])
+            seed_everything(trial.seed)
+            with trial.under_way():
+                app(grid, context)
+        except Exception as error:
+            errors.append(error)
+            raise
+
+    by_value: Any = cloudpickle.register_pickle_by_value
+    by_value(sys.modules[__name__])  # so that Ray's processes need not import fedpick
+    client = SeededClient(folder, request["client"], settings, trial.seed)
+    ended: BaseException | None = None
+    try:
+        load(folder, request["client"])  # an error of its own is said at once, and not by every client
+        run_simulation(server, client, trial.clients, backend_config=request["backend"])
+    except Exception as error:
+        ended = error
+    ended = errors[0] if errors else ended
+    if ended is not None:
+        sys.stdout.flush()
+        text = " ".join(f"{type(ended).__name__}: {ended}".removeprefix("ValueError: ").split())
+        sys.stderr.write(f"\n{FAILED}{text}\n")
+        sys.stderr.flush()
+        os._exit(1)  # Ray's threads may keep it

@@ -1,0 +1,107 @@
+"""The runs of a comparison on a Flower app."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fedpick import config
+from fedpick.flower import Trial
+from fedpick.flower.simulation.app import App
+from fedpick.registry import fitting_parameters, nearest, parameters_of, parse_name
+from fedpick.validation import natural, require
+
+FORMAT = 1  # of the identity: raised when the same settings come to give other results
+
+
+@dataclass(frozen=True)
+class AppRun:
+    """One run of an app: a trial with the run config.
+
+    Args:
+        app: The app.
+        settings: The run config.
+        trial: The strategy and the seed; its folder is not set yet.
+    """
+
+    app: App
+    settings: dict[str, Any]
+    trial: Trial
+
+    @property
+    def label(self) -> str:
+        """The strategy and the seed, for people."""
+        trial = self.trial
+        given = {"m": trial.m, "d": trial.d, **trial.parameters}
+        words = [f"{name} = {value}" for name, value in given.items() if value is not None and name != "m"]
+        return ", ".join([trial.strategy, *words, f"seed {trial.seed}"])
+
+    @property
+    def identity(self) -> str:
+        """A name for everything that decides the result."""
+        parts = [FORMAT, self.app.name, self.app.digest, self.settings, {**asdict(self.trial), "folder": ""}]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def make_runs(
+    app: App,
+    strategies: Sequence[str],
+    *,
+    clients: int,
+    seeds: int,
+    m: int | None = None,
+    d: Sequence[int] = (),
+    rounds: int | None = None,
+    settings: Sequence[str] = (),
+) -> list[AppRun]:
+    """The runs of a comparison: each strategy (and each d) with each seed; seed by seed, so that mistakes show early.
+
+    Args:
+        app: The app.
+        strategies: Names as ``fitting_strategy`` takes them.
+        clients: K.
+        seeds: The number of seeds.
+        m: Clients per round; by default those of the app's selector.
+        d: Candidates, a strategy for each; by default those of the app's selector, or 2m.
+        rounds: Rounds; by default the app's own.
+        settings: Such as "batch-size=32", of the run config, or "selector.beta=0.5", of the strategies.
+    """
+    natural("compare", "seeds", seeds)
+    if rounds is not None:
+        natural("compare", "rounds", rounds)
+    for name, value, low in (("m", m, 1), *(("d", each, m or 1) for each in d)):
+        if value is not None:
+            _check_range(name, value, low, clients)
+    own: dict[str, Any] = {}
+    for setting in (each for each in settings if each.startswith("selector.")):
+        config.override(own, setting.removeprefix("selector."), "compare")
+    chosen = app.with_settings([each for each in settings if not each.startswith("selector.")])
+    taken = {name: _parameters(name) for name in strategies}
+    for name in own:
+        known = set().union(*taken.values())
+        if name not in known:
+            rule = "must be a parameter of one of the strategies"
+            raise ValueError(f"compare: selector.{name} {rule}, got {own[name]!r}{nearest(name, known)}")
+    trials: list[dict[str, Any]] = []
+    for name in strategies:
+        given = {parameter: value for parameter, value in own.items() if parameter in taken[name]}
+        common = {"strategy": name, "clients": clients, "m": m, "rounds": rounds, "parameters": given}
+        trials += [{**common, "d": each} for each in (d if d and "d" in taken[name] else (None,))]
+    found = []
+    for seed in range(seeds):
+        seeded = {**chosen, "seed": seed} if isinstance(chosen.get("seed"), int) else chosen
+        found += [AppRun(app, seeded, Trial(**trial, seed=seed, folder="")) for trial in trials]
+    return found
+
+
+def _check_range(name: str, value: int, low: int, high: int) -> None:
+    rule = f"at least {low} and at most the {high} clients"
+    require("compare", name, value, rule, lambda n: (n >= low) & (n <= high), whole=True)
+
+
+def _parameters(name: str) -> set[str]:
+    try:
+        return {*fitting_parameters(name), *parameters_of("Selector", parse_name(name)[0])}
+    except ValueError as error:
+        raise ValueError(f"compare: strategies: {error}") from None

@@ -1,0 +1,104 @@
+"""A trial: one strategy with one seed in place of the app's own, for ``fedpick compare --app``."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.serverapp.strategy import Strategy
+
+from fedpick import config
+from fedpick.flower.options import Options
+from fedpick.flower.round import Adapter
+from fedpick.protocol import Selector
+from fedpick.registry import fitting_strategy, parameters_of, parse_name
+
+PATIENCE = 3600.0  # seconds: simulated clients answer one after the other, and none of them is dead
+MISSING = (
+    "the app's strategy must be wrapped before start(), as in Selecting(FedAvg(), PowerOfChoice(m=3, d=6)) with "
+    "`from fedpick.flower import Selecting`"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What ``Selecting`` takes in place of its own selector, seed and folder while the trial is under way.
+
+    Args:
+        strategy: A name as ``fitting_strategy`` takes it.
+        seed: The random seed.
+        clients: K, the number of clients.
+        folder: Where the state and the history are kept.
+        m: Clients per round; by default those of the app's own selector.
+        d: Candidates; by default those of the app's own selector, or 2m.
+        rounds: Rounds; by default the app's own.
+        parameters: Other parameters of the strategy.
+
+    >>> Trial(strategy="pow-d", seed=0, clients=10, folder="runs").selector(own=None, rounds=5)
+    PowerOfChoice(m=1, d=2, loss='full', score=LocalLoss(by_size=False))
+    """
+
+    strategy: str
+    seed: int
+    clients: int
+    folder: str
+    m: int | None = None
+    d: int | None = None
+    rounds: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def selector(self, own: Selector[Any] | None, rounds: int) -> Selector[Any]:
+        """The strategy, with the seats and candidates of the app's own selector where none are given.
+
+        Args:
+            own: The app's selector.
+            rounds: The number of rounds.
+        """
+        m = self.m or min(getattr(own, "m", 0) or 1, self.clients)
+        d = getattr(own, "d", None)
+        if self.m is not None or not isinstance(d, int) or not m <= d <= self.clients:
+            d = min(2 * m, self.clients)
+        offered = {"m": m, "d": self.d or d, "rounds": rounds}
+        found: Selector[Any] = fitting_strategy(self.strategy, **{**self.parameters, **offered})
+        outer = parameters_of("Selector", parse_name(self.strategy)[0])  # a wrapper's own have their defaults
+        others = {name: value for name, value in self.parameters.items() if name in outer}
+        if not others:
+            return found
+        plain = {**config.unstructure(found, "Selector"), **others}
+        return config.structure(plain, Selector, "compare")  # type: ignore[no-any-return]
+
+    def take_over(self, adapter: Adapter, rounds: int) -> Adapter:
+        """The adapter of the app's strategy, with this trial's selector, seed and folder.
+
+        Args:
+            adapter: That of the app.
+            rounds: The number of rounds.
+        """
+        given = {each.name: getattr(adapter.options, each.name) for each in dataclasses.fields(Options)}
+        given |= {"seed": self.seed, "clients": self.clients, "folder": self.folder}
+        given |= {name: max(given[name], PATIENCE) for name in ("wait", "poll_timeout")}
+        strategy = adapter.wrapped.layers[0]
+        return Adapter(self.selector(adapter.selector, rounds), Options(**given), strategy, adapter.inside)
+
+    @contextlib.contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Within this context ``Selecting`` takes part in the trial, and a strategy without it is refused."""
+        start = Strategy.start
+
+        def wrapped_only(strategy: Strategy, *args: Any, **options: Any) -> Any:
+            if not hasattr(strategy, "adapter"):
+                raise ValueError(f"compare: {MISSING}, got {type(strategy).__name__}")
+            return start(strategy, *args, **options)
+
+        token = TRIAL.set(self)
+        Strategy.start = wrapped_only  # type: ignore[assignment,method-assign]
+        try:
+            yield
+        finally:
+            Strategy.start = start  # type: ignore[method-assign]
+            TRIAL.reset(token)
+
+
+TRIAL: ContextVar[Trial | None] = ContextVar("TRIAL", default=None)

@@ -1,0 +1,295 @@
+"""``fedpick compare --app``: strategies on a Flower app, here without Ray but for the slow test."""
+
+import html
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+from support.fake_grid import FakeGrid
+from typer.testing import CliRunner
+
+from fedpick import PowerOfChoice, Rand
+from fedpick.cli import app as command
+from fedpick.compare import load_report
+from fedpick.flower import Trial
+from fedpick.flower.simulation import Machine, make_runs, play_missing, processes, read_app
+from fedpick.flower.simulation.play import SeededClient
+from fedpick.storage import RunStore
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-numpy"
+K = ("--federation-config", "num-supernodes=8")
+
+
+def compare(*arguments):
+    return CliRunner().invoke(command, ["compare", *map(str, arguments)])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of the app, which a test may change."""
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+class PlayedHere:
+    """A process that is none: the app is played at once, on a grid without a network."""
+
+    played: ClassVar[list[str]] = []
+    fail: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, run, store, backend):
+        self.pid, self.returncode = os.getpid(), 0
+        PlayedHere.played.append(run.label)
+        path = store.folder / "under-way" / f"app-{run.identity}"
+        path.mkdir(parents=True)
+        if run.label in self.fail:
+            (path / "log.txt").write_text(f"noise\n{processes.FAILED}{self.fail[run.label]}\n")
+            self.returncode = 1
+            return
+        client, server = (importlib.import_module(f"numpy_app.{kind}_app") for kind in ("client", "server"))
+        grid = FakeGrid(client.app, range(run.trial.clients))
+        trial = Trial(**{**vars(run.trial), "folder": str(path)})
+        with trial.under_way():
+            server.app(grid, Context(1, 1, {}, RecordDict(), run.settings))
+
+    def poll(self):
+        return self.returncode
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """The runs are played in this process."""
+    monkeypatch.syspath_prepend(EXAMPLE)
+    monkeypatch.setattr(processes, "_start", PlayedHere)
+    monkeypatch.setattr(PlayedHere, "played", [])
+    monkeypatch.setattr(PlayedHere, "fail", {})
+    monkeypatch.setattr(processes, "has_ray", lambda: True)
+    return PlayedHere
+
+
+def test_an_app_is_compared_and_what_is_stored_is_not_played_again(here, folder, tmp_path):
+    arguments = ("--app", folder, *K, "--strategies", "rand,pow-d", "--rounds", 3, "-o", tmp_path / "out")
+    answer = compare(*arguments, "--seeds", 1)
+    assert answer.exit_code == 0, answer.output
+    assert here.played == ["rand, seed 0", "pow-d, seed 0"]
+    assert "which every run of rand reaches" in answer.output
+    assert (tmp_path / "out" / "report.html").is_file()
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    rand, power = (one["selector"] for one in summary["experiments"])
+    assert (rand["kind"], rand["m"]) == ("rand", 2)  # the app's own seats and candidates
+    assert (power["kind"], power["m"], power["d"]) == ("pow-d", 2, 4)
+    assert summary["experiments"][0]["app"]["clients"] == 8
+    assert not list((tmp_path / "out" / "under-way").iterdir())
+    more = compare(*arguments, "--seeds", 2)
+    assert more.exit_code == 0, more.output
+    assert "2 paired seeds" in more.output
+    assert here.played[2:] == ["rand, seed 1", "pow-d, seed 1"]
+    report = load_report(tmp_path / "out")  # what fedpick report draws
+    assert len(report.identities) == 4
+    assert report.comparison.names == ("rand", "pow-d")
+    assert [len(result.runs) for result in report.comparison.results] == [2, 2]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "flower-numpy, in Flower's simulation" in html.unescape(page)
+    assert "the cores of this machine" in page
+
+
+def test_runs_of_an_app_that_was_changed_are_not_taken_for_its_own(here, folder, tmp_path):
+    arguments = ("--app", folder, *K, "--strategies", "rand", "--seeds", 1, "--rounds", 2, "-o", tmp_path / "out")
+    assert compare(*arguments).exit_code == 0
+    (folder / "numpy_app" / "client_app.py").write_text((folder / "numpy_app" / "client_app.py").read_text() + "\n")
+    assert compare(*arguments).exit_code == 0
+    assert len(here.played) == 2
+    assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["runs"]) == 1
+
+
+def test_a_run_that_fails_is_named_with_its_reason_and_its_log_and_the_others_stay(here, folder, tmp_path):
+    here.fail["pow-d, seed 0"] = "ValueError: no data here"
+    arguments = ("--app", folder, *K, "--strategies", "rand,pow-d", "--seeds", 1, "--rounds", 2, "-o", tmp_path / "out")
+    answer = compare(*arguments, "--workers", 1)
+    assert answer.exit_code == 1
+    assert "compare: the run of pow-d, seed 0 failed: ValueError: no data here; its log is" in answer.output
+    assert Path(answer.output.split("its log is")[1].split()[0]).is_file()
+    here.fail.clear()
+    shutil.rmtree(tmp_path / "out" / "under-way")
+    assert compare(*arguments).exit_code == 0
+    assert here.played == ["rand, seed 0", "pow-d, seed 0", "pow-d, seed 0"]
+
+
+def test_the_strategy_must_be_wrapped(monkeypatch, tmp_path):
+    from flwr.app import Array, ArrayRecord
+    from flwr.serverapp.strategy import FedAvg
+
+    monkeypatch.syspath_prepend(EXAMPLE)
+    grid = FakeGrid(importlib.import_module("numpy_app.client_app").app, range(4))
+    trial = Trial(strategy="rand", seed=0, clients=4, folder=str(tmp_path))
+    start = FedAvg.start
+    with trial.under_way(), pytest.raises(ValueError, match=r"wrapped before start\(\), as in Selecting\(FedAvg"):
+        FedAvg().start(grid, ArrayRecord({"w": Array(np.zeros(3))}), num_rounds=1)
+    assert FedAvg.start is start
+
+
+def test_a_trial_has_the_seats_of_the_app_unless_they_are_given():
+    def selector(own, **given):
+        return Trial(strategy="pow-d", seed=0, clients=10, folder="", **given).selector(own, rounds=5)
+
+    assert (selector(PowerOfChoice(m=3, d=6)).m, selector(PowerOfChoice(m=3, d=6)).d) == (3, 6)
+    assert selector(Rand(m=3)).d == 6
+    assert (selector(PowerOfChoice(m=3, d=6), m=2).m, selector(PowerOfChoice(m=3, d=6), m=2).d) == (2, 4)
+    assert selector(PowerOfChoice(m=3, d=6), d=9).d == 9
+    assert selector(Rand(m=30)).d == 10  # an app for more clients than there are
+    cooldown = Trial(strategy="cooldown(rand)", seed=0, clients=10, folder="", parameters={"rounds": 2})
+    assert cooldown.selector(Rand(m=3), rounds=5).rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (None, "with the pyproject.toml of a Flower app"),
+        ("[project", "must be TOML"),
+        ("[project]\nname = 'x'", r"must have serverapp = .package.module:app. in \[tool.flwr.app.components\]"),
+    ],
+)
+def test_what_is_no_app_gets_one_sentence(tmp_path, content, sentence):
+    if content is not None:
+        (tmp_path / "pyproject.toml").write_text(content)
+    with pytest.raises(ValueError, match=sentence):
+        read_app(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("digits",), "TASK must not be given with --app"),
+        (("--model", "mlp"), "--model must not be given with --app"),
+        (("--set", "round=3"), "must be in the app's run config"),
+        (("--set", "rounds=few"), "must be of the type of the app's own, 10, got 'few'"),
+        (("--set", "selector.beta=1"), "must be a parameter of one of the strategies"),
+        (("--strategies", "powd"), "did you mean 'pow-d'"),
+        (("-m", "9"), "at most the 8 clients, got 9"),
+        (("-m", "3", "-d", "2"), "d must be at least 3"),
+        (("--seeds", "0"), "seeds must be at least 1"),
+        (("--federation-config", "supernodes=3"), "did you mean 'num-supernodes'"),
+    ],
+)
+def test_wrong_usage_gets_one_sentence(tmp_path, arguments, sentence):
+    answer = compare("--app", EXAMPLE, *K, *arguments, "-o", tmp_path / "out")
+    assert answer.exit_code == 1
+    assert sentence in " ".join(answer.output.split())
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_options_of_an_app_need_one(tmp_path):
+    assert "must come with --app" in compare("--workers", 2, "-o", tmp_path).output
+
+
+def test_ray_must_be_there(monkeypatch, tmp_path):
+    monkeypatch.setattr(processes, "has_ray", lambda: False)
+    answer = compare("--app", EXAMPLE, *K, "--seeds", 1, "-o", tmp_path)
+    assert "pip install 'flwr[simulation]'" in answer.output
+
+
+def test_the_machine_is_shared_by_as_many_runs_as_it_has_cores(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr("fedpick.flower.simulation.machine._cores", lambda: 8)
+    plain = Machine.of([])
+    assert [plain.at_once(runs) for runs in (0, 3, 100)] == [1, 3, 8]
+    assert plain.backend(3)["init_args"] == {"address": "local", "num_cpus": 2}
+    assert Machine.of(["client-resources-num-cpus=4"]).at_once(9) == 2
+    assert Machine.of(["options.backend.client-resources.num-gpus=0.5"]).at_once(9) == 1
+    assert Machine.of([], workers=3).at_once(9) == 3
+    cluster = Machine.of(["init-args-address=10.0.0.1:6379"])
+    assert cluster.at_once(9) == 1
+    assert cluster.backend(1)["init_args"] == {"address": "10.0.0.1:6379"}
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    assert plain.backend(1)["init_args"] == {}
+
+
+def test_the_number_of_clients_is_the_apps_own_where_it_says(folder):
+    assert Machine.of([]).clients(read_app(folder)) == 10
+    text = (folder / "pyproject.toml").read_text()
+    federations = "\n[tool.flwr.federations]\ndefault = 'far'\n[tool.flwr.federations.far]\naddress = 'x'\n"
+    federations += "[tool.flwr.federations.local-simulation]\noptions.num-supernodes = 6\n"
+    (folder / "pyproject.toml").write_text(text + federations)
+    assert Machine.of([]).clients(read_app(folder)) == 6
+    assert Machine.of(["num-supernodes=5"]).clients(read_app(folder)) == 5
+
+
+def test_what_a_client_draws_is_decided_by_run_round_and_client_alone(tmp_path, monkeypatch):
+    (tmp_path / "drawing.py").write_text(
+        "import numpy as np\n"
+        "def app(message, context):\n"
+        "    context.state = np.random.random()\n"
+        "    return context.run_config['scale']\n"
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    class Told:
+        class metadata:  # noqa: N801
+            message_type = "train"
+
+        def __init__(self, **config):
+            self.content = self
+            self.config_records = {"config": config}
+
+    def draw(seed, client, t):
+        context = Context(1, 1, {"partition-id": client}, None, {})
+        app = SeededClient(str(tmp_path), "drawing:app", {"scale": 3}, seed)
+        assert app(Told(**{"server-round": t}), context) == 3
+        assert context.run_config == {}  # Flower refuses it otherwise
+        return context.state
+
+    first = draw(0, 1, 2)
+    np.random.seed(5)
+    assert draw(0, 1, 2) == first
+    assert len({first, draw(1, 1, 2), draw(0, 2, 2), draw(0, 1, 3)}) == 4
+
+
+def test_progress_is_read_from_the_log(tmp_path):
+    store = RunStore(tmp_path)
+    (run,) = make_runs(read_app(EXAMPLE), ["pow-d"], clients=8, seeds=1, d=[6])
+    assert processes._progress(run, store) == ("pow-d, d = 6, seed 0", 0, None)
+    path = processes._log(run, store)
+    path.parent.mkdir(parents=True)
+    path.write_text("INFO: [ROUND 1/10]\nmore\nINFO: [ROUND 2/10]\n")
+    assert processes._progress(run, store) == ("pow-d, d = 6, seed 0", 2, 10)
+
+
+@pytest.mark.slow
+def test_flowers_simulation_plays_the_app_and_ends_with_its_parent(tmp_path):
+    pytest.importorskip("ray", reason="the simulation needs pip install 'flwr[simulation]'")
+    arguments = ["--app", EXAMPLE, *K, "--strategies", "rand,pow-d", "--seeds", 1, "-o", tmp_path / "out"]
+    line = [sys.executable, "-m", "fedpick", "compare", *map(str, arguments)]
+    begun = subprocess.Popen([*line, "--rounds", "200"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 200
+    while time.monotonic() < end and not list(tmp_path.glob("out/under-way/*/state/round-00000003.state")):
+        time.sleep(0.2)
+    children = _children(begun.pid)
+    begun.kill()
+    assert len(children) == 2
+    while time.monotonic() < end and any(Path(f"/proc/{child}").exists() for child in children):
+        time.sleep(0.2)
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    done = subprocess.run([*line, "--rounds", "4"], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "rounds to" in done.stdout
+    store = RunStore(tmp_path / "out")
+    (run,) = make_runs(read_app(EXAMPLE), ["pow-d"], clients=8, seeds=1, rounds=4)
+    before = store.load(run.identity)
+    shutil.rmtree(store.folder / "runs" / run.identity)
+    play_missing([run], store, Machine.of([]), lambda done, under_way: None)
+    again = store.load(run.identity)
+    for name in before.arrays.keys() - {"records/seconds"}:  # the same, bit for bit, also on the whole machine
+        np.testing.assert_array_equal(before.arrays[name], again.arrays[name], err_msg=name)
+
+
+def _children(pid):
+    listing = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    return [int(line.split()[0]) for line in listing.splitlines() if int(line.split()[1]) == pid]
