@@ -203,8 +203,8 @@ def _task(task: str) -> Plain:
 def default_metric(experiment: Experiment, target: str | None, test: bool) -> str:
     """The metric of a target for which none was named: what users of the data would look at.
 
-    Test accuracy where there is a test set; but the loss for the paper's own problems, as the paper measures them, and
-    for a target that is a bare number. A target in per cent is an accuracy.
+    Test accuracy where there is a test set; but the loss for the data of ``BY_LOSS``, such as the paper's own
+    problems, and for a target that is a bare number. A target in per cent is an accuracy.
 
     Args:
         experiment: One of the experiments.
