@@ -1,84 +1,113 @@
 """Liars against strategies and defences: what they capture, and what the honest clients lose.
 
-    python benchmarks/trust.py [--strategies rand pow-d ...] [--seeds 4] [--rounds 150] [--json FILE]
+    python benchmarks/trust.py [--strategies pow-d auto ...] [--seeds 6] [--rounds 100] [--json FILE] [--table]
 
-Synthetic(1,1), K = 30, m = 3, a tenth of the clients lie, in twelve ways: six of what they say of their losses, each with
-honest updates and with updates of the opposite sign. For each strategy and defence: the loss over the honest clients'
-data after the last round as a multiple of that of the same strategy where nobody lies, and the part of all weight that
-the liars have. The first line of each is what the defence costs where nobody lies.
+Synthetic(1,1), K = 50, m = 5, d = 10; a tenth of the clients lie, in twelve ways: of their sizes (1e12 times), in five
+ways of their losses, and the same and the truth with updates of the opposite sign, three times as long. For each
+strategy and defence: the loss over the honest clients' data after the last round as a multiple of that of the same
+strategy without liars and defences, and the part of all weight that the liars have. The first line of each is what the
+defence costs where nobody lies. "all" is Credits(Cooldown(strategy)) with updates bounded by the median norm. What is
+in FILE is not played again; --table prints all of it as Markdown.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import machine
 import numpy as np
 
 import fedpick
-from fedpick import Cooldown, Credits, Explore, RankClip
-from fedpick.sim import Liars, Local, Logistic, Synthetic, simulate
+from fedpick import Cooldown, Credits, Explore, RankClip, registry
+from fedpick.sim import Liars, Local, Logistic, RobustServer, Server, Synthetic, simulate
 from fedpick.sim.liars import Attack
 
-M, K, SHARE, FLIP = 3, 30, 0.1, 3.0
-STRATEGIES = {"rand": {}, "pow-d": {"d": 6}, "rpow-d": {"d": 6}, "afl": {}, "auto": {}}
-DEFENCES: dict[str, Callable[[Any], Any]] = {
-    "none": lambda selector: selector,
-    "rank-clip": RankClip,
-    "cooldown": lambda selector: Cooldown(selector, rounds=4),
-    "explore": lambda selector: Explore(selector, share=0.34),
-    "credits": Credits,
-    "cooldown(rank-clip)": lambda selector: Cooldown(RankClip(selector), rounds=4),
+M, K, SHARE, FLIP, ROUNDS = 5, 50, 0.1, 3.0, 100
+WRAPPERS = {"cooldown", "explore", "rank-clip", "credits", "private", "mixture", "fedau"}
+STRATEGIES = [name for name in fedpick.STRATEGIES if name not in WRAPPERS]
+BOUND = RobustServer(norm_bound=1.0)
+DEFENCES: dict[str, tuple[Callable[[Any], Any], Server]] = {
+    "none": (lambda selector: selector, Server()),
+    "rank-clip": (RankClip, Server()),
+    "cooldown": (lambda selector: Cooldown(selector, rounds=4), Server()),
+    "explore": (lambda selector: Explore(selector, share=0.4), Server()),
+    "credits": (Credits, Server()),
+    "norm bound": (lambda selector: selector, BOUND),
+    "all": (lambda selector: Credits(Cooldown(selector, rounds=4)), BOUND),
 }
-ATTACKS = [(loss, model) for model in ("none", "flip") for loss in get_args(Attack)]
+HONEST = "nobody lies"
+SAID: tuple[Attack, ...] = ("inflate", "max", "just-above", "deflate", "silent")
+ATTACKS = {
+    HONEST: Liars(SHARE),
+    "size": Liars(SHARE, size=1e12),
+    **{said: Liars(SHARE, said) for said in SAID},
+    "flip": Liars(SHARE, "none", "flip", factor=FLIP),
+    **{f"{said}, flip": Liars(SHARE, said, "flip", factor=FLIP) for said in SAID},
+}
 
 
-def measure(selector: Any, liars: Liars, rounds: int, seeds: int) -> dict[str, float]:
-    local = Local(tau=30, b=50, eta=0.05)
+def measure(selector: Any, server: Server, liars: Liars, rounds: int, seeds: int) -> dict[str, float]:
     data = Synthetic(1, 1, K=K, seed=0).federation()
-    options: dict[str, Any] = {"rounds": rounds, "every": rounds, "seeds": seeds, "progress": False}
-    result = simulate(data, Logistic(), selector, local, liars=liars, **options)
-    who = Liars(SHARE) if liars.share == 0 else liars
+    options: dict[str, Any] = {"rounds": rounds, "every": rounds, "seeds": seeds, "progress": False, "server": server}
+    result = simulate(data, Logistic(), selector, Local(tau=10, b=20, eta=0.1), liars=liars, **options)
     return {
-        "loss": float(np.exp(np.log(who.honest_loss(result)).mean())),
-        "capture": float(who.capture(result).mean()),
-        "worst": float(who.worst_honest_loss(result).mean()),
-        "excluded": float(who.excluded(result).mean()),
+        "loss": float(np.exp(np.log(liars.honest_loss(result)).mean())),
+        "capture": float(liars.capture(result).mean()),
+        "worst": float(liars.worst_honest_loss(result).mean()),
+        "excluded": float(liars.excluded(result).mean()),
     }
+
+
+def table(found: dict[str, Any]) -> str:
+    """All that was found, as Markdown: a table for each strategy, a line for each attack."""
+    lines: list[str] = []
+    for name, rows in found.items():
+        usual = rows["none"][HONEST]["loss"]
+        lines += [f"\n### {name}\n", f"| | {' | '.join(rows)} |", "|---" * (len(rows) + 1) + "|"]
+        for attack in next(iter(rows.values())):
+            cells = [
+                f"{row[attack]['loss'] / usual:.3g} ({100 * row[attack]['capture']:.0f} %)" for row in rows.values()
+            ]
+            lines.append(f"| {attack} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES))
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=150)
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=STRATEGIES, metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--json", type=Path, help="what was found, which is not played again")
+    parser.add_argument("--table", action="store_true", help="print what is in the file, and play nothing")
     arguments = parser.parse_args()
-    size = (arguments.rounds, arguments.seeds)
-    print(f"{machine.versions()} on {machine.describe()}")
-    print(f"K = {K}, m = {M}, {SHARE:.0%} liars, {size[0]} rounds, {size[1]} seeds; loss of the honest / capture in %")
-    everything: dict[str, Any] = {}
+    kept = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
+    found: dict[str, Any] = kept.get("strategies", {})
+    if arguments.table:
+        print(table(found))
+        return
+    print(f"{machine.versions()} on {machine.describe()}", flush=True)
     for name in arguments.strategies:
-        plain = fedpick.strategy(name, m=M, **STRATEGIES[name])
-        honest = measure(plain, Liars(), *size)["loss"]
-        found = everything[name] = {"honest loss": honest}
-        print(f"\n{name:28s}" + "".join(f"{defence:>22s}" for defence in DEFENCES))
-        for loss, model in [("nobody lies", "none"), *ATTACKS]:
-            cells = []
-            for defence, wrap in DEFENCES.items():
-                lies = Liars() if loss == "nobody lies" else Liars(SHARE, loss, model, factor=FLIP)
-                row = found[f"{loss}, {model}, {defence}"] = measure(wrap(plain), lies, *size)
-                cells.append(f"{row['loss'] / honest:14.2f} / {100 * row['capture']:3.0f}")
-                print(f"{time.strftime('%H:%M:%S')} {name} {defence} {loss} {model}", file=sys.stderr, flush=True)
-            print(
-                f"{loss + (', flip' if model == 'flip' else ''):28s}" + "".join(f"{cell:>22s}" for cell in cells),
-                flush=True,
-            )
-        if arguments.json:
-            machine.write_json(arguments.json, {"versions": machine.versions(), "strategies": everything})
+        plain = registry.fitting_strategy(name, m=M, d=2 * M, rounds=arguments.rounds, classes=10)
+        for defence, (wrap, server) in DEFENCES.items():
+            if defence in found.get(name, {}):
+                continue
+            rows = {}
+            for attack, liars in ATTACKS.items():
+                try:
+                    rows[attack] = measure(wrap(plain), server, liars, arguments.rounds, arguments.seeds)
+                except ValueError as error:  # a wrapper that cannot hold this strategy
+                    print(f"{name}, {defence}: {error}", file=sys.stderr)
+                    break
+            else:
+                found.setdefault(name, {})[defence] = rows
+                cells = " ".join(f"{row['loss']:.3f}/{100 * row['capture']:.0f}" for row in rows.values())
+                print(f"{time.strftime('%H:%M:%S')} {name}, {defence}: {cells}", flush=True)
+            if arguments.json:
+                machine.write_json(arguments.json, {"versions": machine.versions(), "strategies": found})
 
 
 if __name__ == "__main__":

@@ -170,7 +170,7 @@ def test_every_argument_of_what_users_call_is_described(module):
 
 
 # The federation, the model, the strategy and local training; other rooms have the protocol's and Flower's own orders.
-FOUR = {"simulate", "Experiment", "Model"}
+FOUR = {"simulate", "Experiment", "Model", "Liars"}
 
 
 @pytest.mark.parametrize("room", ["compare", "config", "experiment", "paper", "report", "results", "sim", "theory"])

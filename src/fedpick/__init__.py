@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         Oort,
         OptimalSampling,
         PowerOfChoice,
+        Private,
         QFairLoss,
         Rand,
         RankClip,
@@ -83,8 +84,8 @@ _HOME = {
     "pytrees": "pytree static",
     "registry": "STRATEGIES strategy",
     "selectors": "AFL Auto ClippedLoss ClusteredSimilarity ClusteredSize Cooldown Credits DivFL Explore FedCS FedCor "
-    "Full Halving HiCS KVib LocalLoss Mixture Oort OptimalSampling PowerOfChoice QFairLoss REFL Rand RankClip "
-    "Schedule Score Shrinking Switch TiFL UCBCS Unbiased Uniform",
+    "Full Halving HiCS KVib LocalLoss Mixture Oort OptimalSampling PowerOfChoice Private QFairLoss REFL Rand "
+    "RankClip Schedule Score Shrinking Switch TiFL UCBCS Unbiased Uniform",
 }
 _NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
 _ROOMS = [name for name, module in _NAMES.items() if not module]
@@ -117,6 +118,7 @@ __all__ = [
     "OptimalSampling",
     "Picked",
     "PowerOfChoice",
+    "Private",
     "QFairLoss",
     "Rand",
     "RankClip",

@@ -109,7 +109,9 @@ class Selector(Protocol[State]):
     ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random) and
     ``work``, "K" (the default), "K s" or "K^2". A strategy that decides more than the seats may have a method
     ``explain(before, after)``, a sentence on what changed between two states or None, and ``status(state)``, named
-    numbers; the record of a federation holds both for every round.
+    numbers; the record of a federation holds both for every round. ``asks(state, candidates)`` polls only some of the
+    candidates; ``disguise(key, state, losses, clients)`` is what clients say instead of their losses, and
+    ``question(state)`` a number that they are told before (see ``Private``).
 
     >>> from fedpick import Rand
     >>> selector: Selector[tuple[()]] = Rand(m=2)
@@ -180,7 +182,7 @@ def pick(
     candidates = selector.propose(keys.propose, state, clients)
     losses = jnp.full(clients.size.shape, jnp.nan, jnp.float32)
     if selector.poll != "none":
-        asked = polled(selector, candidates)
+        asked = polled(selector, candidates, state)
         answers = jnp.asarray(poll(keys.poll, asked), jnp.float32)
         if answers.shape != clients.size.shape:
             expected = f"must have shape (K,) = {clients.size.shape}"
@@ -239,12 +241,14 @@ def select_key(selector: Selector[Any], keys: RoundKeys) -> PRNGKeyArray:
     return keys.propose if getattr(selector, "one_key", False) else keys.select
 
 
-def polled(selector: Selector[Any], candidates: Mask) -> Mask:
-    """Who is polled: the candidates, unless the strategy asks nothing or skips polls that would decide nothing.
+def polled(selector: Selector[Any], candidates: Mask, state: Any = None) -> Mask:
+    """Who is polled: the candidates, unless the strategy asks nothing, skips polls that would decide nothing, or
+    ``asks`` only some.
 
     Args:
         selector: The strategy.
         candidates: Its candidates.
+        state: Its memory, for strategies with ``asks``.
 
     >>> from fedpick import PowerOfChoice
     >>> polled(PowerOfChoice(m=1, d=2), jnp.array([True, False, True]))
@@ -252,9 +256,11 @@ def polled(selector: Selector[Any], candidates: Mask) -> Mask:
     """
     if selector.poll == "none":
         return jnp.zeros_like(candidates)
+    asked = candidates
     if getattr(selector, "skips_poll", False) and selector.m is not None:
-        return candidates & (jnp.sum(candidates, dtype=jnp.int32) > selector.m)
-    return candidates
+        asked = candidates & (jnp.sum(candidates, dtype=jnp.int32) > selector.m)
+    asks = getattr(selector, "asks", None)
+    return asked if asks is None else asks(state, asked)
 
 
 def check_clients(owner: object, clients: Clients) -> Clients:

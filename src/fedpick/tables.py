@@ -115,6 +115,8 @@ STRATEGIES: dict[str, Strategy] = {
                           "those of another strategy, high losses count as the j-th highest", *_INNER, "fedpick"),
     "credits": Strategy("fedpick.selectors:Credits", {},
                         "those of another strategy, without whom training does not help", *_INNER, "fedpick"),
+    "private": Strategy("fedpick.selectors:Private", {},
+                        "those of another strategy, which hears no exact losses", *_INNER, "fedpick"),
     "mixture": Strategy("fedpick.selectors:Mixture", {},
                         "those of one of several strategies, drawn each round", *_INNER, "fedpick"),
     "fedau": Strategy("fedpick.selectors:Unbiased", {},

@@ -42,6 +42,7 @@ EVERY = {
     "cooldown": {"selector": fedpick.PowerOfChoice(3, 6), "rounds": 2},
     "rank-clip": {"selector": fedpick.PowerOfChoice(3, 6), "share": 0.75},
     "credits": {"selector": fedpick.PowerOfChoice(3, 6), "strikes": 2, "rounds": 3},
+    "private": {"selector": fedpick.PowerOfChoice(3, 6), "epsilon": 2.0, "budget": 8.0},
     "explore": {"selector": fedpick.AFL(3), "share": 0.4},
     "mixture": {"selectors": (fedpick.Rand(3), fedpick.PowerOfChoice(3, 6)), "probabilities": (0.25, 0.75)},
     "fedau": {"selector": fedpick.Rand(3), "cutoff": 4},
@@ -50,7 +51,7 @@ EVERY = {
 ALIKE = {
     *("rand-distinct", "adapow-d-switch", "adapow-d-halving", "afl-sqrt-size", "ucb-cs", "tifl", "refl"),
     *("clustered-size", "aocs", "divfl", "hics-fl", "fedcor", "explore", "fedau", "auto-c"),
-    *("rank-clip", "credits"),
+    *("rank-clip", "credits", "private"),
 }
 STATIC = {  # numbers that set shapes, beside m
     "auto": ("most",),

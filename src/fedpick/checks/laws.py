@@ -35,7 +35,7 @@ def check_pure(trial: Trial) -> None:
         keys = round_keys(trial.seed, t)
         twice = [selector.propose(keys.propose, state, scenario.clients) for _ in range(2)]
         _need(same(*twice), 1, f"propose returned {twice[0]}, then {twice[1]}, on {scenario}")
-        losses = jnp.where(polled(selector, twice[0]), scenario.answers, jnp.nan)
+        losses = jnp.where(polled(selector, twice[0], state), scenario.answers, jnp.nan)
         key = select_key(selector, keys)
         picks = [selector.select(key, state, scenario.clients, twice[0], losses) for _ in range(2)]
         _need(same(*picks), 1, f"select returned {picks[0]}, then {picks[1]}, on {scenario}")
@@ -153,7 +153,7 @@ def _check_silence_from(trial: Trial, state: Any) -> None:
         silent = np.random.default_rng(t).random(trial.K) < (0.5 if t else 2.0)
         scenario = trial.scenario(answers=np.where(silent, np.nan, 1.0))
         _, candidates, selection = trial.compiled_round(trial.selector, trial.seed, t, state, scenario)
-        silent &= np.asarray(polled(trial.selector, candidates))
+        silent &= np.asarray(polled(trial.selector, candidates, state))
         seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
         _need(not silent[seated].any(), 6, f"silent clients {seated[silent[seated]]} have seats, on {scenario}")
 

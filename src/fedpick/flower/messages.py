@@ -85,12 +85,15 @@ class FilteredGrid(Grid):
 
 
 def messages_by_seat(
-    messages: Iterable[Message], clients: Mapping[int, int], nodes: Mapping[int, int]
+    messages: Iterable[Message],
+    clients: Mapping[int, int],
+    nodes: Mapping[int, int],
+    told: Mapping[str, float],
 ) -> dict[int, Message]:
     """The strategy's training messages by seat, each with its seat in its config: a client in two seats trains twice.
 
     ``clients`` and ``nodes`` are those of each taken seat. Messages to nodes without a seat are dropped; one that must
-    serve two seats of a node is copied.
+    serve two seats of a node is copied. What clients are ``told`` goes along.
     """
     by_node: dict[int, list[Message]] = {}
     for message in messages:
@@ -103,7 +106,7 @@ def messages_by_seat(
             about, content = message.metadata, RecordDict(dict(message.content.items()))
             name = next(iter(content.config_records), "config")
             settings = dict(content.config_records.get(name, {}))
-            content[name] = ConfigRecord({**settings, "fedpick-seat": seat, "fedpick-client": clients[seat]})
+            content[name] = ConfigRecord({**settings, **told, "fedpick-seat": seat, "fedpick-client": clients[seat]})
             found[seat] = Message(
                 content, dst_node_id=node, message_type=about.message_type, ttl=about.ttl, group_id=about.group_id
             )

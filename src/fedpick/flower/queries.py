@@ -92,14 +92,16 @@ class Queries(NamedTuple):
             table.release(self.state.rounds)
             self._enter(self._call(table.to_call(listed, self.state.rounds)))
 
-    def poll(self, asked: Sequence[int], kind: Poll) -> NDArray[np.float32]:
+    def poll(self, asked: Sequence[int], kind: Poll, told: Mapping[str, float] | None = None) -> NDArray[np.float32]:
         """The answers of these clients, Float[K]; those without a valid one in time are NaN, and quarantined.
 
-        With the kind "norm" they train, keep what they have trained, and answer the norm of their update.
+        With the kind "norm" they train, keep what they have trained, and answer the norm of their update. Who says that
+        its privacy budget is spent is silent without being quarantined. ``told`` goes along.
         """
         table, arrays = self.state.clients, self.state.arrays
         losses = np.full(len(table), np.nan, np.float32)
-        settings: dict[str, Any] = {"batch-size": self.options.batch} if kind == "batch" else {}
+        settings: dict[str, Any] = dict(told or {})
+        settings |= {"batch-size": self.options.batch} if kind == "batch" else {}
         settings |= {"fedpick-poll": "norm"} if kind == "norm" else {}
         name, bounds = (
             (self.options.poll_loss, self.options.loss_range) if kind != "norm" else ("norm", (0.0, math.inf))
@@ -108,7 +110,9 @@ class Queries(NamedTuple):
         replies = dict(zip(asked, exchange(self.grid, sent, self.options.poll_timeout), strict=True))
         for client, reply in replies.items():
             losses[client] = read_loss(reply, name, bounds)
-            if np.isnan(losses[client]):
+            if np.isnan(losses[client]) and read_metric(reply, "budget-spent") == 1:
+                LOG.info("fedpick: the privacy budget of %s is spent", table.identities[client])
+            elif np.isnan(losses[client]):
                 LOG.warning("fedpick: %s did not answer the poll: %s", table.identities[client], self._why(reply))
                 table.quarantine(client, self.state.rounds, self.options.quarantine)
             else:

@@ -28,7 +28,7 @@ from fedpick.flower.replies import (
     usable_evaluations,
     weigh,
 )
-from fedpick.flower.selection import choose, observe, resize_memory
+from fedpick.flower.selection import announced, choose, observe, resize_memory
 from fedpick.flower.training import Round, rescale
 from fedpick.flower.watch import SERVER
 from fedpick.flower.wrapped import Wrapped
@@ -123,7 +123,7 @@ class Adapter:
             chosen, number = FilteredGrid(grid, list(nodes.values())), len(nodes)
             with self.wrapped.override(fraction_train=1.0, min_train_nodes=number, min_available_nodes=number):
                 sent = list(self.inside.configure_train(server_round, arrays, config, chosen))
-            messages = messages_by_seat(sent, choice.seats, nodes)
+            messages = messages_by_seat(sent, choice.seats, nodes, announced(self.selector, self.state.memory))
         self.current = Round(choice, messages, began, {name: array.numpy() for name, array in arrays.items()})
         LOG.info("fedpick round %d: %s", server_round, choice.describe(self.state.clients.identities))
         return list(messages.values())

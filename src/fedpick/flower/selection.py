@@ -70,7 +70,7 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
         nonlocal seconds
         asked.extend(np.flatnonzero(np.asarray(candidates)).tolist())
         began = time.monotonic()
-        answers = jnp.asarray(queries.poll(asked, selector.poll))
+        answers = jnp.asarray(queries.poll(asked, selector.poll, announced(selector, state.memory)))
         seconds = time.monotonic() - began
         return answers
 
@@ -79,6 +79,7 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
         poll=selector.poll,
         skips_poll=getattr(selector, "skips_poll", False),
         one_key=getattr(selector, "one_key", False),
+        asks=getattr(selector, "asks", None),
         propose=partial(_propose, selector),
         select=partial(_select, selector),
     )
@@ -99,6 +100,12 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
     weight = jnp.where(clients.available & ~picked.candidates, clients.size, jnp.float32(0))
     drawn = seat(*first_k(arrivals(jax.random.fold_in(keys.select, 1), weight), seats))
     return choice._replace(selection=drawn, how="drawn by size, because no candidate answered the poll")
+
+
+def announced(selector: Selector[Any], memory: Any) -> dict[str, float]:
+    """What clients are told with a poll and with training: the threshold of a strategy that is private."""
+    question = getattr(selector, "question", None)
+    return {} if question is None else {"fedpick-threshold": question(memory)}
 
 
 def resize_memory(selector: Selector[Any], memory: Any, K: int) -> Any:

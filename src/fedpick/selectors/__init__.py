@@ -15,6 +15,7 @@ from fedpick.selectors.mixture import Mixture
 from fedpick.selectors.oort import Oort
 from fedpick.selectors.optimal import OptimalSampling
 from fedpick.selectors.power import PowerOfChoice
+from fedpick.selectors.private import Private
 from fedpick.selectors.rand import Full, Rand, Uniform
 from fedpick.selectors.refl import REFL
 from fedpick.selectors.schedule import Halving, Schedule, Shrinking, Switch
@@ -47,6 +48,7 @@ __all__ = [
     "OptimalSampling",
     "OwnScore",
     "PowerOfChoice",
+    "Private",
     "QFairLoss",
     "Rand",
     "RankClip",

@@ -38,7 +38,7 @@ class RankClip(Around):
     """
 
     selector: Selector[Any]
-    share: float | Float[Array, ""] = 0.5
+    share: float | Float[Array, ""] = 0.75
 
     def __post_init__(self) -> None:
         check_held(self, "selector", self.selector, seats=True)

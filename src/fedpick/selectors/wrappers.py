@@ -188,6 +188,8 @@ def check_held(owner: object, name: str, selector: Any, seats: bool = False) -> 
     if isinstance(selector, type) or not hasattr(selector, "propose"):
         example = "a strategy, such as PowerOfChoice(m=3, d=6)"
         raise ValueError(f"{owner_name(owner)}: {name} must be {example}, got {selector!r}")
+    if hasattr(selector, "disguise"):
+        raise ValueError(f"{owner_name(owner)}: {name} must not be private, because Private goes around all others")
     if seats and selector.m is None:
         raise ValueError(f"{owner_name(owner)}: {name} must have a number of seats m, got {selector!r}")
 

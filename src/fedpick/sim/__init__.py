@@ -31,7 +31,7 @@ from fedpick.sim.local import Local, train
 from fedpick.sim.minibatches import distinct
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
 from fedpick.sim.networks import Network
-from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, Server, StepDecay
+from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, RobustServer, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.polls import batch_losses, full_losses
 from fedpick.sim.preflight import check_fit
@@ -84,6 +84,7 @@ __all__ = [
     "QuadraticModel",
     "RateSchedule",
     "ResNet",
+    "RobustServer",
     "Server",
     "Shakespeare",
     "Shards",

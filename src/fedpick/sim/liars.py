@@ -127,7 +127,7 @@ class Lies(NamedTuple):
 
     def sizes(self, size: Float[Array, " K"], t: Any) -> Float[Array, " K"]:
         """How large each client counts in round t, after what it claims and how far that is believed."""
-        claimed = jnp.where(self._now(t, self.mask(size.shape[0])), size * self.size.astype(jnp.float32), size)
+        claimed = jnp.where(self.now(t, size.shape[0]), size * self.size.astype(jnp.float32), size)
         return jnp.minimum(claimed, sampling.size_bound(claimed, self.bound))
 
     def answers(self, losses: Float[Array, " K"], t: Any) -> Float[Array, " K"]:
@@ -135,12 +135,12 @@ class Lies(NamedTuple):
 
         Those of "silent" answer when asked: who does not has no seat.
         """
-        lying = self._now(t, self.mask(losses.shape[0])) & ~self._is("silent")
+        lying = self.now(t, losses.shape[0]) & ~self._is("silent")
         return jnp.where(lying & ~jnp.isnan(losses), self._said(losses, lying), losses)
 
     def reports(self, losses: Float[Array, " m"], clients: Int[Array, " m"], t: Any, K: int) -> Float[Array, " m"]:
         """What the clients of the seats say of their losses after training."""
-        lying = self._now(t, self.mask(K)[clients])
+        lying = self.now(t, K)[clients]
         return jnp.where(lying, self._said(losses, lying), losses)
 
     def updates(self, trained: Params, before: Params, clients: Int[Array, " m"], t: Any, K: int) -> Params:
@@ -154,7 +154,7 @@ class Lies(NamedTuple):
             K: The number of clients.
         """
         times = self.times.astype(jnp.float32)
-        lying = self._now(t, self.mask(K)[clients]) & (times != 1)
+        lying = self.now(t, K)[clients] & (times != 1)
 
         def send(new: Array, old: Array) -> Array:
             column = lying.reshape(-1, *[1] * old.ndim)
@@ -162,8 +162,9 @@ class Lies(NamedTuple):
 
         return jax.tree.map(send, trained, before)
 
-    def _now(self, t: Any, liars: Bool[Array, "..."]) -> Bool[Array, "..."]:
-        return liars & (jnp.asarray(t, jnp.int32) >= self.start)
+    def now(self, t: Any, K: int) -> Bool[Array, " K"]:
+        """Who lies in round t, of K clients."""
+        return self.mask(K) & (jnp.asarray(t, jnp.int32) >= self.start)
 
     def _is(self, attack: Attack) -> Bool[Array, ""]:
         return self.attack == get_args(Attack).index(attack)

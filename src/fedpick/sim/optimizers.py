@@ -1,8 +1,9 @@
 """Optimisers by name, of clients and of the server, and schedules of the learning rate."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +57,16 @@ class Server:
         """The optimiser's memory."""
         return () if self.optimizer == "average" else optimizer(self, self.optimizer)(self.eta).init(params)
 
+    def combine(self, weights: Float[Array, " m"], trained: Params, before: Params) -> Params:
+        """The weighted sum of the seats' updates.
+
+        Args:
+            weights: The weights of the seats, 0 for those that did not return.
+            trained: Their models, [m, ...].
+            before: The model that they began with.
+        """
+        return jax.tree.map(lambda new, old: weighted_sum(weights, new - old[None]), trained, before)
+
     def update(self, params: Params, average: Params, state: Any, anybody: Bool[Array, ""]) -> tuple[Params, Any]:
         """The next model from the weighted sum of the seats' updates; without anybody, nothing moves."""
         if self.optimizer == "average":
@@ -65,6 +76,61 @@ class Server:
         change, moved = optimizer(self, self.optimizer)(self.eta).update(gradient, state, params)
         keep = lambda new, old: jnp.where(anybody, new, old)  # noqa: E731
         return jax.tree.map(keep, optax.apply_updates(params, change), params), jax.tree.map(keep, moved, state)
+
+
+@pytree
+class RobustServer(Server):
+    """A server that bounds what a single update can do: by its norm, and by an average that outliers do not move.
+
+    The norm bound is that of ``Selecting(norm_bound=...)``, "median" and "trimmed" are Flower's FedMedian and
+    FedTrimmedAvg: averages of the seats for each number of the model, whatever the weights.
+
+    Args:
+        optimizer: As in ``Server``.
+        eta: As in ``Server``.
+        norm_bound: An update that is longer than so many times the median of the round is shortened to that.
+        average: "mean", by the weights; "median"; or "trimmed", without the highest and the lowest fifth.
+
+    >>> RobustServer(norm_bound=2.0, average="median").average
+    'median'
+    """
+
+    _: dataclasses.KW_ONLY
+    norm_bound: Number = float("inf")
+    average: Literal["mean", "median", "trimmed"] = static(default="mean")
+
+    def __post_init__(self) -> None:
+        Server.__post_init__(self)  # a bare super() would look for the class before its decorator
+        require(self, "norm_bound", self.norm_bound, "above 0", lambda x: x > 0)
+        one_of(self, "average", self.average, ("mean", "median", "trimmed"))
+
+    def combine(self, weights: Float[Array, " m"], trained: Params, before: Params) -> Params:
+        there = weights > 0
+        updates = jax.tree.map(lambda new, old: new - old[None], trained, before)
+        square = sum(jnp.square(leaf).reshape(len(weights), -1).sum(axis=1) for leaf in jax.tree.leaves(updates))
+        norms = jnp.where(there, jnp.sqrt(square), jnp.nan)
+        most = jnp.asarray(self.norm_bound, jnp.float32) * jnp.nanmedian(norms)
+        scale = jnp.where(norms > most, most / norms, jnp.float32(1))
+        updates = jax.tree.map(lambda leaf: leaf * scale.reshape(-1, *[1] * (leaf.ndim - 1)), updates)
+        if self.average == "mean":
+            return jax.tree.map(lambda leaf: weighted_sum(weights, leaf), updates)
+        return jax.tree.map(lambda leaf: weights.sum() * self._middle(leaf, there), updates)
+
+    def _middle(self, x: Float[Array, "m ..."], there: Bool[Array, " m"]) -> Float[Array, "..."]:
+        """The mean of the middle ranks of those who are there, for each number; 0 where nobody is."""
+        number, shape = there.sum(dtype=jnp.int32), (-1, *[1] * (x.ndim - 1))
+        cut = number // 5 if self.average == "trimmed" else jnp.maximum(number - 1, 0) // 2
+        ordered = jnp.sort(jnp.where(there.reshape(shape), x, jnp.inf), axis=0)
+        ranks = jnp.arange(len(there), dtype=jnp.int32)
+        kept = (ranks >= cut) & (ranks < number - cut)
+        total = jnp.where(kept.reshape(shape), ordered, jnp.float32(0)).sum(axis=0)
+        return total / jnp.maximum(kept.sum(dtype=jnp.int32), 1).astype(jnp.float32)
+
+
+def weighted_sum(weights: Float[Array, " m"], x: Float[Array, "m ..."]) -> Float[Array, " ..."]:
+    """The sum over the seats; one without weight must not count even when its model is NaN."""
+    column = weights.reshape(-1, *[1] * (x.ndim - 1))
+    return jnp.sum(jnp.where(column > 0, column * x, jnp.float32(0)), axis=0)
 
 
 class RateSchedule(Protocol):

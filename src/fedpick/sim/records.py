@@ -49,6 +49,7 @@ class Outcome(NamedTuple):
     chosen: Float[Array, " K"]
     seats: dict[str, Array]
     poll_duration: Float[Array, ""]
+    lying: Bool[Array, " m"] | None = None
 
 
 class Request(NamedTuple):

@@ -18,11 +18,13 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.liars import Lies
 from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
-from fedpick.sim.optimizers import Server
+from fedpick.sim.optimizers import Server, weighted_sum
 from fedpick.sim.polls import POLLS
 from fedpick.sim.records import UPDATES, Choice, Outcome, Record, Request
 from fedpick.sim.spread import spread_candidates, spread_rows
 from fedpick.updates import measure
+
+_DISGUISE = 2**32 - 1  # beyond the numbers that polls and seats fold into their keys
 
 
 @pytree
@@ -132,6 +134,7 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
             return kind.answers(federation, model, local, params=params, asked=asked, key=key, t=t)
 
         answers = spread_candidates(answer, (federation, setup.model, local, params, key, now), asked)
+        answers = _disguised(selector, key, state, answers, jnp.arange(K, dtype=jnp.int32))
         answers = answers if setup.lies is None else setup.lies.answers(answers, t)
         if not kind.trains:
             return answers
@@ -139,7 +142,7 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
         return jnp.where(duration <= jnp.asarray(setup.devices.deadline, jnp.float32), answers, jnp.nan)
 
     candidates, answers, selection = pick(selector, keys, state, clients, poll)
-    asked = (candidates if kind is None else polled(selector, candidates)) & (kind is not None)
+    asked = (candidates if kind is None else polled(selector, candidates, state)) & (kind is not None)
     evaluated = kind.samples(count, local) if kind is not None else count
     data = jax.random.key_data
     return Choice(clients, asked, evaluated, answers, selection, fails=data(fails), train=data(keys.train))
@@ -181,9 +184,9 @@ def work(
         alone = functools.partial(train, federation, setup.model, local, **options)
         trained = inspect(lambda key, client: alone(client=client, key=key), own_keys, selection)
 
-    told = trained.loss
+    told, lying = trained.loss, None
     if setup.lies is not None:
-        told = setup.lies.reports(trained.loss, seated, t, K)
+        told, lying = setup.lies.reports(trained.loss, seated, t, K), setup.lies.now(t, K)[seated]
         trained = trained._replace(params=setup.lies.updates(trained.params, progress.params, seated, t, K))
     samples = local.samples(count)
     seconds = setup.devices.train_seconds(samples, model_bytes)
@@ -192,7 +195,7 @@ def work(
     back = filled & ~setup.failures(fails, t, K)[seated] & (duration <= deadline)
     weights = _rescaled(selection.weights, back)
     before = barrier(progress.params)  # or XLA keeps the copies that the seats started from, only to subtract them
-    change = jax.tree.map(lambda new, old: _weighted_sum(weights, new - old[None]), trained.params, before)
+    change = setup.server.combine(weights, trained.params, before)
     params, server = setup.server.update(progress.params, change, progress.server, back.any())
     line = jnp.where(back, seated, K)
     poll_time = jnp.where(
@@ -212,11 +215,12 @@ def work(
         chosen=progress.chosen.at[line].add(weights, mode="drop"),
         seats={name: jnp.where(back.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.nan) for name, x in seen.items()},
         poll_duration=poll_time,
+        lying=lying,
     )
     return outcome, Record(
         clients=jnp.where(back, selection.clients, -1),
         weights=weights,
-        train_loss=jnp.where(back.any(), _weighted_sum(weights, trained.loss) / weights.sum(), jnp.nan),
+        train_loss=jnp.where(back.any(), weighted_sum(weights, trained.loss) / weights.sum(), jnp.nan),
         available=jnp.sum(choice.clients.available, dtype=jnp.int32),
         polled=jnp.sum(asked, dtype=jnp.int32),
         trained=jnp.sum(filled, dtype=jnp.int32),
@@ -238,7 +242,18 @@ def learn(selector: Selector[Any], state: Any, choice: Choice, outcome: Outcome)
         "size": jnp.where(clients.available, clients.size, jnp.float32(0)),
     }
     known = {name: part for name, part in {**outcome.seats, **of_round}.items() if name in needs(selector)}
-    return selector.observe(state, choice.selection, Report(outcome.seats["loss"], **known))
+    told, key = outcome.seats["loss"], jax.random.wrap_key_data(choice.train, impl="threefry2x32")
+    said = _disguised(selector, key, state, told, jnp.maximum(choice.selection.clients, 0))
+    said = said if outcome.lying is None else jnp.where(outcome.lying, told, said)
+    return selector.observe(state, choice.selection, Report(said, **known))
+
+
+def _disguised(
+    selector: Selector[Any], key: PRNGKeyArray, state: Any, losses: Float[Array, " n"], clients: Int[Array, " n"]
+) -> Float[Array, " n"]:
+    """What honest clients say of their losses: the truth, unless the strategy lets them disguise it."""
+    disguise = getattr(selector, "disguise", None)
+    return losses if disguise is None else disguise(jax.random.fold_in(key, _DISGUISE), state, losses, clients)
 
 
 def _bytes(params: Params) -> int:
@@ -263,9 +278,3 @@ def _rescaled(weights: Float[Array, " m"], back: Bool[Array, " m"]) -> Float[Arr
     left = jnp.where(back, weights, jnp.float32(0))
     total = left.sum()
     return left * jnp.where(total > 0, weights.sum() / jnp.where(total > 0, total, 1), jnp.float32(1))
-
-
-def _weighted_sum(weights: Float[Array, " m"], x: Float[Array, "m ..."]) -> Float[Array, " ..."]:
-    # A seat without weight must not count even when its model is NaN.
-    column = weights.reshape(-1, *[1] * (x.ndim - 1))
-    return jnp.sum(jnp.where(column > 0, column * x, jnp.float32(0)), axis=0)
