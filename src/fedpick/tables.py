@@ -142,6 +142,12 @@ ROLES: dict[str, Mapping[str, Row | Strategy]] = {
         "quadratic": Row("fedpick.sim:Quadratic"),
         "digits": Row("fedpick.sim:Digits"),
         "fashion-mnist": Row("fedpick.sim:FashionMNIST"),
+        "shakespeare": Row("fedpick.sim:Shakespeare"),
+        "chem97": Row("fedpick.sim:Chem97"),
+        "insteval": Row("fedpick.sim:InstEval"),
+        "movielens": Row("fedpick.sim:MovieLens"),
+        "nycflights": Row("fedpick.sim:NYCFlights"),
+        "watch": Row("fedpick.sim:Watch"),
         "arrays": Row("fedpick.sim:Arrays"),
     },
     "Partition": {

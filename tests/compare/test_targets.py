@@ -160,7 +160,9 @@ def test_a_lucky_accuracy_of_the_baseline_is_no_target():
     ("task", "target", "test", "metric"),
     [
         ("synthetic", None, True, "loss"),  # as in the paper
+        ("nycflights", None, True, "loss"),  # a fourth is late, and accuracy says nothing
         ("digits", None, True, "test_accuracy"),
+        ("chem97", None, True, "test_accuracy"),
         ("digits", None, False, "loss"),
         ("digits", "0.5", True, "loss"),
         ("synthetic", "80%", True, "test_accuracy"),

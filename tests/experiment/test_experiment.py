@@ -14,10 +14,12 @@ from fedpick import AFL, ClippedLoss, PowerOfChoice, Rand, Shrinking
 from fedpick.config import override, unstructure
 from fedpick.experiment import Experiment, Metrics, Run, differences, from_plain, names, plan_batches, read, run
 from fedpick.sim import (
+    CNN,
     MLP,
     AlternatingHalves,
     Arrays,
     Bernoulli,
+    CharLSTM,
     Devices,
     Digits,
     Dirichlet,
@@ -122,7 +124,7 @@ WRONG = {
     "local=5": "local must be a table",
     "seeds=true": "seeds must be a list",
     'local.schedule={kind="optax", name="cosine"}': "OptaxSchedule: name must be one of",
-    "data.kind=quadratics": "data must have a kind among synthetic, quadratic, digits, fashion-mnist, arrays, got",
+    "data.kind=quadratics": "data must have a kind among synthetic, quadratic, digits, fashion-mnist, shakespeare, ",
     "data={}": "data must have a kind, got {}",
     "data=3": "data must be a table with a kind, got 3",
     'selector={kind="pow"}': "did you mean 'pow-d'?",
@@ -308,3 +310,8 @@ def test_own_data_are_known_by_their_content(tmp_path):
     assert one.identity(0) == other.identity(0)
     np.savez(tmp_path / "b.npz", x=2 * x, y=y, client=client)
     assert one.identity(0) != other.identity(0)
+
+
+@pytest.mark.parametrize("model", [CharLSTM(hidden=16), CNN(hidden=16), MLP(hidden=(16, 8))])
+def test_the_time_of_a_run_is_estimated_whatever_the_layers_are_given_as(model):
+    assert small(model=model).seconds == pytest.approx(small(model=MLP(hidden=(16,))).seconds)

@@ -113,9 +113,10 @@ def compare(
 ) -> None:
     """Compare strategies on a task: a table, a sentence that says who wins, and a page (report.html).
 
-    TASK is a data set of the registry (synthetic, quadratic, digits, fashion-mnist), a .toml file, or data of yours:
-    .npz, .csv, .tsv, .parquet, .arrow, LEAF's json, or a folder of LEAF or Hugging Face. With --app it is a Flower app
-    of yours, in any framework, whose strategy is wrapped in fedpick.flower.Selecting.
+    TASK is a data set of the registry (synthetic, quadratic, digits, fashion-mnist, or one of installed packages:
+    shakespeare, chem97, insteval, movielens, nycflights, watch), a .toml file, or data of yours: .npz, .csv, .tsv,
+    .parquet, .arrow, LEAF's json, or a folder of LEAF or Hugging Face. With --app it is a Flower app of yours, in any
+    framework, whose strategy is wrapped in fedpick.flower.Selecting.
 
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """

@@ -4,9 +4,10 @@ from fedpick.compare.charts import partition_chart
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.folder import check_page, load_report, report_on_runs, set_aside
 from fedpick.compare.page import render_page, write_report
-from fedpick.compare.presets import DEFAULT_STRATEGIES, TASKS, Choices, default_metric, make_experiments
+from fedpick.compare.presets import DEFAULT_STRATEGIES, Choices, default_metric, make_experiments
 from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, report_on
 from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target
+from fedpick.compare.tasks import TASKS
 from fedpick.compare.tuning import tune_rates
 
 __all__ = [

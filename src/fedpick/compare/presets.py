@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fedpick import config, registry
 from fedpick.compare.strategies import make_selectors, set_parameters, shared_seats
+from fedpick.compare.tasks import BY_LOSS, OWN, SEATS, TASKS
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain
 from fedpick.registry import nearest
@@ -15,46 +16,6 @@ from fedpick.sim import is_table
 
 DEFAULT_STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl", "auto")
 SEEDS = 10
-BY_LOSS = ("synthetic", "quadratic")  # data of the paper, whose figures show the global loss
-
-# Settings of the paper where it has the problem, with fewer rounds; the evaluations are some fifty.
-TASKS: dict[str, Plain] = {
-    "synthetic": {
-        "data": {"kind": "synthetic"},
-        "model": {"kind": "logistic"},
-        "local": {"tau": 30, "b": 50, "eta": 0.05},
-        "rounds": 150,
-        "metrics": {"every": 2},
-    },
-    "quadratic": {
-        "data": {"kind": "quadratic"},
-        "model": {"kind": "quadratic"},
-        "local": {"tau": 2, "b": 1, "eta": 2e-5},
-        "rounds": 15_000,
-        "metrics": {"every": 200},
-    },
-    "digits": {
-        "data": {"kind": "digits", "partition": {"kind": "dirichlet", "K": 30, "alpha": 0.3}},
-        "model": {"kind": "mlp", "hidden": [32], "dropout": 0.0},
-        "local": {"tau": 5, "b": 16, "eta": 0.05},
-        "rounds": 100,
-    },
-    "fashion-mnist": {
-        "data": {"kind": "fashion-mnist", "partition": {"kind": "dirichlet", "K": 100, "alpha": 0.3}},
-        "model": {"kind": "mlp"},
-        "local": {"tau": 30, "b": 64, "eta": 0.005, "weight_decay": 1e-4},
-        "rounds": 100,
-        "seeds": 3,
-        "metrics": {"every": 5},
-    },
-}
-OWN: Plain = {
-    "model": {"kind": "logistic"},
-    "local": {"tau": 10, "b": 20, "eta": 0.05},
-    "rounds": 100,
-    "metrics": {"every": 2},
-}
-SEATS = {"fashion-mnist": 3}  # elsewhere a tenth of the clients
 OPTIONS = {  # by the setting that each of them is
     "rounds": "rounds",
     "seeds": "seeds",
@@ -242,8 +203,8 @@ def _task(task: str) -> Plain:
 def default_metric(experiment: Experiment, target: str | None, test: bool) -> str:
     """The metric of a target for which none was named: what users of the data would look at.
 
-    Test accuracy where there is a test set; but the loss for the paper's own problems, as the paper measures them, and
-    for a target that is a bare number. A target in per cent is an accuracy.
+    Test accuracy where there is a test set; but the loss for the data of ``BY_LOSS``, such as the paper's own
+    problems, and for a target that is a bare number. A target in per cent is an accuracy.
 
     Args:
         experiment: One of the experiments.

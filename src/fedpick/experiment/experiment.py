@@ -169,7 +169,7 @@ class Experiment:
         A step of training passes each sample three times through the model; an evaluation all samples once.
         """
         samples, inputs, outputs = getattr(self.data, "extent", EXTENT)
-        width = next(iter(getattr(self.model, "hidden", ())), outputs)
+        width = hidden if isinstance(hidden := getattr(self.model, "hidden", ()), int) else next(iter(hidden), outputs)
         training = 3 * (self.selector.m or 100) * self.local.tau * self.local.b
         every = self.metrics.every or max(1, self.rounds // 50)
         passes = self.rounds * (training + samples / every)

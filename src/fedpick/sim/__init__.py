@@ -23,6 +23,7 @@ from fedpick.sim.datasets import (
 from fedpick.sim.downloads import fetch_fashion_mnist, find_fashion_mnist, verify_fashion_mnist
 from fedpick.sim.federation import Federation, pixels
 from fedpick.sim.files import is_table
+from fedpick.sim.flights import NYCFlights
 from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local, train
 from fedpick.sim.minibatches import distinct
@@ -34,13 +35,16 @@ from fedpick.sim.polls import batch_losses, full_losses
 from fedpick.sim.preflight import check_fit, check_room
 from fedpick.sim.rows import Names
 from fedpick.sim.sequences import CharLSTM
+from fedpick.sim.shakespeare import Shakespeare
 from fedpick.sim.simulation import simulate
 from fedpick.sim.sources import from_datasets, from_frame, from_partitioner
 from fedpick.sim.stacking import federations_of
 from fedpick.sim.summary import Summary
+from fedpick.sim.surveys import Chem97, InstEval, MovieLens
 from fedpick.sim.traces import TraceFile, read_devices
 from fedpick.sim.transformer import Transformer, transformer_base
 from fedpick.sim.vision import CNN, ResNet
+from fedpick.sim.watch import Watch
 
 __all__ = [
     "CNN",
@@ -52,6 +56,7 @@ __all__ = [
     "Availability",
     "Bernoulli",
     "CharLSTM",
+    "Chem97",
     "Data",
     "DayAndNight",
     "Devices",
@@ -60,11 +65,14 @@ __all__ = [
     "Failures",
     "FashionMNIST",
     "Federation",
+    "InstEval",
     "Liars",
     "Local",
     "Logistic",
     "Model",
     "ModelSpec",
+    "MovieLens",
+    "NYCFlights",
     "Names",
     "Network",
     "OptaxSchedule",
@@ -76,6 +84,7 @@ __all__ = [
     "ResNet",
     "RobustServer",
     "Server",
+    "Shakespeare",
     "Shards",
     "StepDecay",
     "Summary",
@@ -83,6 +92,7 @@ __all__ = [
     "Trace",
     "TraceFile",
     "Transformer",
+    "Watch",
     "batch_losses",
     "check_fit",
     "check_room",
