@@ -1,6 +1,7 @@
 """Long runs and sudden ends: memory and what is written stay flat, and kill -9 at any moment changes nothing."""
 
 import json
+import logging
 import os
 import resource
 import subprocess
@@ -48,15 +49,20 @@ def memory():
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="looks into /proc")
 def test_two_thousand_rounds_on_a_server(tmp_path, written):
-    seen = []
+    seen, grid = [], FakeGrid(plain_app(), range(40))
+    logging.disable(logging.INFO)  # pytest keeps every line
 
     def evaluate(server_round, arrays):
+        grid.log.clear()  # the grid's own memory of every message
         if server_round in (500, 1000, 1500, 2000):
             journal = (tmp_path / "state" / "history.jsonl").stat().st_size
             seen.append((memory(), written() + journal, len(list(tmp_path.rglob("*")))))
 
     ours = Selecting(FedAvg(fraction_evaluate=0.1), PowerOfChoice(m=10, d=20), wait=0.0, clients=40, folder=tmp_path)
-    ours.start(FakeGrid(plain_app(), range(40)), zeros(), num_rounds=2000, timeout=60, evaluate_fn=evaluate)
+    try:
+        ours.start(grid, zeros(), num_rounds=2000, timeout=60, evaluate_fn=evaluate)
+    finally:
+        logging.disable(logging.NOTSET)
     bytes_in_memory, total, files = map(list, zip(*seen, strict=True))
     print("memory", bytes_in_memory, "written", total, "files", files)
     assert bytes_in_memory[-1] - bytes_in_memory[0] < 40e6  # 1,500 rounds of history, and nothing else
