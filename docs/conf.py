@@ -10,7 +10,7 @@ from latex2mathml.converter import convert
 
 HERE = Path(__file__).parent
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")  # no pages of the site; their links are checked with it
-LINK = re.compile(r"^\| \[([^\]]+)\]\(((?:api/)?[a-z-]+)\.md\)", re.MULTILINE)
+LINK = re.compile(r"^\| \[([^\]]+)\]\(((?:api/|reproduction/)?[a-z0-9-]+)\.md\)", re.MULTILINE)
 
 project = "fedpick"
 author = "The fedpick authors"
@@ -37,12 +37,15 @@ def sidebar(app: Any, page: str, source: list[str]) -> None:
 
     Each section of a landing page is a group, with the pages and titles of its table, in that order.
     """
-    if page not in ("index", "api/index"):
+    if page not in ("index", "api/index", "reproduction"):
         return
     trees = []
     for section in re.split(r"^## ", source[0], flags=re.MULTILINE)[1:]:
         caption, _, body = section.partition("\n")
-        pages = [f"{title.replace('`', '')} <{name}>" for title, name in LINK.findall(body)]
+        found = LINK.findall(body)
+        pages = [f"{title.replace('`', '')} <{name}>" for title, name in found]
+        if page == "reproduction":  # where several are "ours", the pages' own titles say more
+            pages = [name for _, name in found]
         trees += ["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```"] if pages else []
     source[0] += "\n".join([*trees, ""])
     if app.builder.name == "linkcheck":

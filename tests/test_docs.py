@@ -22,6 +22,7 @@ API = sorted((ROOT / "docs" / "api").glob("*.md"))
 LINKED = [
     *PAGES,
     *API,
+    *sorted((ROOT / "docs" / "reproduction").glob("*.md")),
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "examples").rglob("README.md")),

@@ -529,6 +529,14 @@ def test_a_folder_holds_comparisons_by_name(out):
     assert (out / "comparisons" / "with-afl.json").exists()  # the same comparison again moves nothing
 
 
+def test_the_runs_of_a_folder_are_logged(out, tmp_path):
+    pytest.importorskip("tensorboardX")
+    answer = fedpick("report", out, "--tensorboard", tmp_path / "board")
+    assert answer.exit_code == 0, answer.output
+    names = {path.name for path in (tmp_path / "board").iterdir()}
+    assert names == {f"strategy={name},seed={seed}" for name in ("rand", "pow-d") for seed in range(3)}
+
+
 def test_runs_of_different_settings_are_not_mixed(out):
     more = ["--strategies", "rand,afl", "--rounds", "20", "--seeds", "2", "--eta", "1e-5", "--set", "metrics.every=20"]
     assert fedpick("compare", "quadratic", *more, "-o", out, "-q").exit_code == 0

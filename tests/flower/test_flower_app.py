@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from fedpick import PowerOfChoice, Rand
 from fedpick.cli import app as command
-from fedpick.compare import load_report
+from fedpick.compare import load_report, render_page
 from fedpick.flower import Trial
 from fedpick.flower.simulation import Machine, make_runs, play_missing, processes, read_app
 from fedpick.flower.simulation.play import SeededClient
@@ -260,6 +260,32 @@ def test_progress_is_read_from_the_log(tmp_path):
     path.parent.mkdir(parents=True)
     path.write_text("INFO: [ROUND 1/10]\nmore\nINFO: [ROUND 2/10]\n")
     assert processes._progress(run, store) == ("pow-d, d = 6, seed 0", 2, 10)
+
+
+def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(EXAMPLE)
+    client, server = (importlib.import_module(f"numpy_app.{kind}_app") for kind in ("client", "server"))
+    settings = {**read_app(EXAMPLE).settings, "clients": 8, "d": 8, "rounds": 2, "folder": str(tmp_path)}
+    grid = FakeGrid(client.app, range(8))
+
+    def silent(message, answer):
+        return None if message.metadata.message_type == "query.loss" and "arrays" in message.content else answer()
+
+    grid.faults[3] = silent
+    monkeypatch.setattr("fedpick.flower.options.Options.poll_timeout", 0.2)
+    server.app(grid, Context(1, 1, {}, RecordDict(), settings))
+    report = load_report(tmp_path)
+    assert [(each.number, len(each.asked)) for each in report.polls] == [(1, 8), (2, 7)]  # one is in quarantine
+    for polled in report.polls:
+        known = {k: loss for k, loss in zip(polled.asked, polled.answers, strict=True) if np.isfinite(loss)}
+        assert sorted(polled.trained) == sorted(sorted(known, key=known.get)[-2:])  # the two highest losses
+        for k, loss in known.items():
+            if polled.number == 1:
+                _, _, y = client.load(Context(1, 1, {"partition-id": k}, RecordDict(), {}))
+                assert loss == pytest.approx(np.mean(y**2), rel=1e-5)
+    page = render_page(report)
+    assert "Why these clients" in page
+    assert "partition-id=3: silent" in page
 
 
 @pytest.mark.slow

@@ -329,7 +329,10 @@ def test_an_item_from_the_command_line(tmp_path):
     assert answer.exit_code == 0, answer.output
     assert "mine.txt: not written by fedpick" in answer.output
     assert (tmp_path / "out" / "paper.html").exists()
-    assert "(img/paper-fig1.svg)" in (tmp_path / "docs" / "reproduction.md").read_text()
+    assert "| [Figure 1](reproduction/fig1.md) |" in (tmp_path / "docs" / "reproduction.md").read_text()
+    page = (tmp_path / "docs" / "reproduction" / "fig1.md").read_text()
+    assert page.startswith("# Figure 1: The two-client example\n")
+    assert "(../img/paper-fig1.svg)" in page
     assert [path.name for path in (tmp_path / "docs" / "img").iterdir()] == ["paper-fig1.svg"]
     again = command("fig1", "--quick", "-o", str(tmp_path / "out"))
     assert "paper.html: not written" not in again.output

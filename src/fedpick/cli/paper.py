@@ -21,7 +21,7 @@ def paper(
     ] = None,
     output: Output = Path("paper"),
     docs: Annotated[
-        Path | None, typer.Option(help="Also write reproduction.md and img/paper-*.svg to this folder.")
+        Path | None, typer.Option(help="Also write reproduction.md, a page for each item and img/paper-*.svg here.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of Fashion-MNIST.", show_default="FEDPICK_DATA, or a download")

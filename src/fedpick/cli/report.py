@@ -32,6 +32,12 @@ def report(
     watch: Annotated[
         int, typer.Option(min=0, help="Write the page again every so many seconds, until Ctrl-C.", show_default="no")
     ] = 0,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Also log the runs to TensorBoard in this folder; with --watch, as they go on.")
+    ] = None,
+    mlflow: Annotated[
+        str | None, typer.Option(help="Also log the runs to this MLflow tracking URI, at the end.")
+    ] = None,
     data: Data = None,
     debug: Debug = False,
 ) -> None:
@@ -51,13 +57,14 @@ def report(
 
       fedpick report results --where local.eta=0.05
 
-      fedpick report federation --watch 10
+      fedpick report federation --watch 10 --tensorboard logs
     """
     with cli_errors(debug, data=data):
         from fedpick.cli._comparison import show
         from fedpick.cli.compare import number
         from fedpick.compare import load_report, set_aside, write_report
         from fedpick.experiment import from_plain
+        from fedpick.results import MLflow, TensorBoard
 
         def write(refresh: int = 0) -> Any:
             wanted: Any = {"name": name, "where": tuple(where or ()), "metric": metric, "by": by}
@@ -70,13 +77,24 @@ def report(
             set_aside(folder, report)
             running = report.real and refresh > 0
             page, _ = write_report(replace(report, running=running), folder, summary, refresh=refresh)
+            if tensorboard is not None:
+                _log(report.comparison, lambda: TensorBoard(tensorboard))
             return report, page
 
         if watch:
             _follow(write, watch)
         report, page = write()
+        if mlflow is not None:
+            _log(report.comparison, lambda: MLflow(tracking_uri=mlflow))
         show(report.comparison)
         typer.echo(f"\n{report.comparison.answer}\n\n{page}")
+
+
+def _log(comparison: Any, make: Callable[[], Any]) -> None:
+    """Log all runs of a comparison, each with its strategy and its seed."""
+    for name, result in zip(comparison.names, comparison.results, strict=True):
+        with make() as log:
+            log(replace(result, runs=[{"strategy": name, **run} for run in result.runs]))
 
 
 def _follow(write: Callable[[int], Any], seconds: int) -> None:

@@ -144,3 +144,19 @@ def sweep_section(compared: Comparison, plains: Sequence[Plain]) -> list[Section
     said = f"{word} = {best['x']} is the {compared.currency.superlative} here."
     said += f" The intervals of {word} = {', '.join(level)} overlap with its own." if level else ""
     return [Section("sweep", f"Which {word}?", said, (chart,))]
+
+
+def polled_rows(report: ComparisonReport) -> list[tuple[str, str, str]]:
+    """A row for each round of a federation that had a poll: whom it asked, the highest loss first, and who trained.
+
+    Args:
+        report: The report.
+    """
+    names, rows = report.client_names, []
+    for polled in report.polls:
+        answers = sorted(
+            zip(polled.asked, polled.answers, strict=True), key=lambda each: -np.nan_to_num(each[1], nan=-1)
+        )
+        said = [f"{names[k]}: {loss:.4g}" if np.isfinite(loss) else f"{names[k]}: silent" for k, loss in answers]
+        rows.append((str(polled.number), ", ".join(said), ", ".join(names[k] for k in polled.trained)))
+    return rows

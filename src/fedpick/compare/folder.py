@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedpick import config
-from fedpick.compare.report import FORMAT, ComparisonReport, compare_results, report_on
+from fedpick.compare.report import FORMAT, ComparisonReport, PolledRound, compare_results, report_on
 from fedpick.config import Plain, leaves
 from fedpick.experiment import differences, from_plain, result_of
 from fedpick.protocol import Selector
@@ -23,6 +23,7 @@ from fedpick.storage import RunStore, StoredRun, write_atomic
 
 PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
 METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, unless one is named
+LAST_POLLS = 200  # rounds of which a page says who was asked
 ACCURACY_FIRST = ("test_accuracy", "mean_accuracy", "loss", "test_loss")  # as ``compare`` has it
 
 
@@ -210,8 +211,23 @@ def _side_by_side(
         notes=tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ())),
         dates=store.dates(stored),
         clients=clients,
+        polls=_polls(next(iter(stored.values()))) if len(stored) == 1 else (),
         **about,
     )
+
+
+def _polls(run: StoredRun) -> tuple[PolledRound, ...]:
+    """Whom a federation asked in each of its last rounds, what they answered, and who trained."""
+    if "polls/round" not in run.arrays:
+        return ()
+    rounds, clients, losses = (run.arrays[f"polls/{name}"] for name in ("round", "client", "loss"))
+    trained = run.arrays["records/clients"]
+    found = []
+    for t in np.unique(rounds)[-LAST_POLLS:].tolist():
+        asked = rounds == t
+        seats = tuple(dict.fromkeys(int(k) for k in trained[t] if k >= 0))
+        found.append(PolledRound(t + 1, tuple(clients[asked].tolist()), tuple(losses[asked].tolist()), seats))
+    return tuple(found)
 
 
 def _place(selector: Any) -> tuple[int, str]:

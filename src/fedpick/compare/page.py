@@ -12,7 +12,7 @@ import numpy as np
 from fedpick import config
 from fedpick.compare.charts import Facts, Section, sections, seeds_title, shown_scale
 from fedpick.compare.comparison import Comparison
-from fedpick.compare.facts import cards, describe, single_cards, sweep_section
+from fedpick.compare.facts import cards, describe, polled_rows, single_cards, sweep_section
 from fedpick.compare.presets import DEFAULT_STRATEGIES
 from fedpick.compare.report import COLUMNS, ComparisonReport
 from fedpick.compare.summary import CURRENCIES, StrategySummary
@@ -262,6 +262,10 @@ def _details(report: ComparisonReport) -> list[str]:
         parts.append(
             part("folded", "Decisions of the strategy", [table("", ("round", "what it changed, and why"), decisions)])
         )
+    if report.polls:
+        columns = ("round", "who was asked, and the loss that each answered", "who trained")
+        title = "Why these clients: whom the server asked, what they answered, and who trained"
+        parts.append(part("folded", title, [table("", columns, polled_rows(report))]))
     known = [
         (name, STRATEGIES[kind].picks) for name in report.comparison.names if (kind := name.split(",")[0]) in STRATEGIES
     ]

@@ -19,6 +19,15 @@ LARGE, SMALL = 1e4, 0.01  # beyond these, three decimals are noise, or nothing
 SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
 
 
+class PolledRound(NamedTuple):
+    """A round of a federation: whom the server asked, the loss that each answered (NaN: silence), and who trained."""
+
+    number: int
+    asked: tuple[int, ...]
+    answers: tuple[float, ...]
+    trained: tuple[int, ...]
+
+
 class Column(NamedTuple):
     """A column of the table: its title, what it says of a strategy, and whether it is about costs."""
 
@@ -93,6 +102,7 @@ class ComparisonReport:
         clients: The names of the clients; those of the results where it is left out.
         running: Whether a real federation has not ended yet.
         name: What the comparison is called in its folder.
+        polls: Of a federation, by round: who was asked, what they answered, and who trained.
         identities: Of its runs, where no experiment describes them.
     """
 
@@ -108,6 +118,7 @@ class ComparisonReport:
     clients: tuple[str, ...] = ()
     running: bool = False
     name: str = ""
+    polls: tuple[PolledRound, ...] = ()
     identities: tuple[str, ...] = ()
 
     @property

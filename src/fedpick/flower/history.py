@@ -22,7 +22,7 @@ COSTS = ("poll_samples", "train_samples", "seconds")
 
 
 class RoundRow(NamedTuple):
-    """One round. Seats that did not return have client -1 and weight 0."""
+    """One round. Seats that did not return have client -1 and weight 0; an answer of NaN is silence."""
 
     clients: list[int]
     weights: list[float]
@@ -34,6 +34,8 @@ class RoundRow(NamedTuple):
     poll_samples: float
     train_samples: float
     seconds: float
+    asked: tuple[int, ...] = ()
+    answers: tuple[float, ...] = ()
 
 
 LOST = RoundRow([], [], math.nan, 0, 0, 0, 0, math.nan, math.nan, math.nan)
@@ -99,7 +101,8 @@ class History:
                 history.measured.setdefault(entry["after"], {}).update(entry["values"])
             elif "round" in entry and entry["round"] < rounds:
                 t = entry["round"]
-                history.rows[t] = RoundRow(*entry["row"])
+                row = RoundRow(*entry["row"])
+                history.rows[t] = row._replace(asked=tuple(row.asked), answers=tuple(row.answers))
                 status |= {t: entry["status"]} if entry["status"] is not None else {}
                 history.notes.pop(t + 1, None)
                 history.notes |= {t + 1: entry["note"]} if entry["note"] is not None else {}
@@ -123,6 +126,13 @@ class History:
         for name in ("train_loss", *COUNTS, *COSTS):
             kind = np.int32 if name in COUNTS else np.float32
             found[f"records/{name}"] = np.asarray([getattr(row, name) for row in self.rows], kind)
+        polls = [
+            (t, k, loss) for t, row in enumerate(self.rows) for k, loss in zip(row.asked, row.answers, strict=True)
+        ]
+        if polls:
+            found["polls/round"] = np.asarray([t for t, _, _ in polls], np.int32)
+            found["polls/client"] = np.asarray([k for _, k, _ in polls], np.int32)
+            found["polls/loss"] = np.asarray([loss for _, _, loss in polls], np.float32)
         for name in self.status[0] if self.status else ():
             found[f"records/{name}"] = np.asarray([line[name] for line in self.status], np.float32)
         return found

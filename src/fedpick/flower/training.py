@@ -90,6 +90,8 @@ class Round(NamedTuple):
             poll_samples=poll_samples,
             train_samples=math.nan,  # the server does not know how many passes a client makes over its data
             seconds=time.monotonic() - self.began,
+            asked=choice.asked,
+            answers=tuple(np.asarray(choice.losses)[list(choice.asked)].astype(float).tolist()) if choice.asked else (),
         )
 
 

@@ -75,7 +75,7 @@ def write_report(reproduction: Reproduction, folder: Path) -> list[Path]:
 
 
 def write_docs(reproduction: Reproduction, docs: Path) -> Path:
-    """Write reproduction.md for the documentation, with its pictures as img/paper-*.svg.
+    """Write the documentation: reproduction.md with the verdicts, a page for each item, and pictures as SVG.
 
     Args:
         reproduction: Results of the items, and the store of their runs.
@@ -83,7 +83,12 @@ def write_docs(reproduction: Reproduction, docs: Path) -> Path:
     """
     for chart in reproduction.charts:
         write_chart(chart, docs / "img" / f"paper-{chart.name}.svg")
-    return write_atomic(docs / "reproduction.md", as_markdown(reproduction, "img/paper-"), owner="paper")
+    for result in reproduction.results:
+        lines = _item_lines(result, reproduction, "../img/paper-", "#")
+        write_atomic(docs / "reproduction" / f"{result.item.name}.md", "\n".join(lines), owner="paper")
+    links = [f"reproduction/{result.item.name}.md" for result in reproduction.results]
+    lines = [*_head(reproduction, links, ("## Verdicts", "")), *_tail(reproduction)]
+    return write_atomic(docs / "reproduction.md", "\n".join(lines), owner="paper")
 
 
 def as_page(reproduction: Reproduction) -> str:
@@ -120,28 +125,43 @@ def as_markdown(reproduction: Reproduction, pictures: str) -> str:
         reproduction: Results of the items, and the store of their runs.
         pictures: What the names of the SVG files begin with.
     """
-    lines = [f"# {TITLE}", "", f"Every figure and table of: {PAPER}.", "", f"**{reproduction.extent}**", ""]
-    overview = zip(reproduction.results, _overview(reproduction), strict=True)
-    rows = [(f"[{source}](#{_anchor(result.item)})", what, verdict) for result, (source, what, verdict) in overview]
-    lines += [*_markdown(Table("", ("item", "what", "verdict"), tuple(rows))), RULES, ""]
-    for item, outcome, left_out in reproduction.results:
-        lines += [f"## {_title(item)}", "", item.setting(reproduction.size), ""]
-        if outcome is None:
-            lines += [f"**Left out:** {left_out}", ""]
-            continue
-        lines += [f"**Verdict: {_verdict(item, outcome.verdict, reproduction)}**", ""]
-        for chart in outcome.charts:
-            lines += [f"![{chart.text}]({pictures}{chart.name}.svg)", ""]
-        for each in outcome.tables:
-            lines += _markdown(each)
-        for claim in outcome.claims:
-            verdict = _verdict(item, claim.verdict, reproduction).capitalize()
-            lines += [f"**{verdict}:** {claim.statement} ({claim.source}) {claim.reason}.", ""]
-            lines += _markdown(Table("", CHECK_COLUMNS, claim.checks))
-        for remark in outcome.remarks:
-            lines += [remark, ""]
-    lines += ["## How this was made", "", "```", reproduction.command, "```", ""]
-    return "\n".join(lines + _markdown(Table("", RUN_COLUMNS, reproduction.provenance)))
+    lines = _head(reproduction, [f"#{_anchor(result.item)}" for result in reproduction.results])
+    for result in reproduction.results:
+        lines += _item_lines(result, reproduction, pictures, "##")
+    return "\n".join(lines + _tail(reproduction))
+
+
+def _head(reproduction: Reproduction, links: Sequence[str], title: Sequence[str] = ()) -> list[str]:
+    """What was reproduced, and every verdict with a link to the item."""
+    lines = [f"# {TITLE}", "", f"Every figure and table of: {PAPER}.", "", f"**{reproduction.extent}**", "", *title]
+    overview = zip(links, _overview(reproduction), strict=True)
+    rows = tuple((f"[{source}]({link})", what, verdict) for link, (source, what, verdict) in overview)
+    return [*lines, *_markdown(Table("", ("item", "what", "verdict"), rows)), RULES, ""]
+
+
+def _tail(reproduction: Reproduction) -> list[str]:
+    lines = ["## How this was made", "", "```", reproduction.command, "```", ""]
+    return lines + _markdown(Table("", RUN_COLUMNS, reproduction.provenance))
+
+
+def _item_lines(result: ItemResult, reproduction: Reproduction, pictures: str, level: str) -> list[str]:
+    """An item: its setting, its verdict, charts and tables, and its claims with their checks."""
+    item, outcome, left_out = result
+    lines = [f"{level} {_title(item)}", "", item.setting(reproduction.size), ""]
+    if outcome is None:
+        return [*lines, f"**Left out:** {left_out}", ""]
+    lines += [f"**Verdict: {_verdict(item, outcome.verdict, reproduction)}**", ""]
+    for chart in outcome.charts:
+        lines += [f"![{chart.text}]({pictures}{chart.name}.svg)", ""]
+    for each in outcome.tables:
+        lines += _markdown(each)
+    for claim in outcome.claims:
+        verdict = _verdict(item, claim.verdict, reproduction).capitalize()
+        lines += [f"**{verdict}:** {claim.statement} ({claim.source}) {claim.reason}.", ""]
+        lines += _markdown(Table("", CHECK_COLUMNS, claim.checks))
+    for remark in outcome.remarks:
+        lines += [remark, ""]
+    return lines
 
 
 def _overview(reproduction: Reproduction) -> list[tuple[str, str, str]]:
