@@ -221,7 +221,7 @@ def test_a_loopback_that_others_can_reach_must_be_asked_for(tmp_path):
 PROGRAM = """
 from fedpick.cli import main
 from fedpick.cli._loopback import take_loopback
-take_loopback()  # before there are threads, as main does
+take_loopback()  # before there are threads, as the command does
 from fedpick.flower.demo import processes
 processes._path = lambda: {path!r}
 main()

@@ -1,13 +1,11 @@
 """The command line: what it can do, each command in a file of its own."""
 
-import sys
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from fedpick.cli._common import exit_process, replace_unprintable
-from fedpick.cli._loopback import take_loopback
 from fedpick.cli.compare import compare
 from fedpick.cli.data import data
 from fedpick.cli.federate import federate
@@ -41,8 +39,6 @@ def _about(
 def main() -> None:
     """Run the command line."""
     replace_unprintable()
-    if "federate" in sys.argv[1:2]:
-        take_loopback()  # now, because there are no threads yet
     try:
         app()
     except SystemExit as end:

@@ -19,9 +19,10 @@ SHARED = ["it was not asked for"]  # why this process has the loopback of everyb
 def take_loopback() -> None:
     """Give this process, and those that it starts, a loopback of their own; ``SHARED`` says why that was not possible.
 
-    It must have no threads yet. It keeps its user and its files, and loses every other network.
+    It must have no threads yet. It keeps its user and its files, and loses every other network: only a process that is
+    there for the command alone does that.
     """
-    if not SHARED:
+    if not SHARED or sys.argv[1:2] != ["federate"]:
         return
     if not sys.platform.startswith("linux"):
         SHARED[:] = [f"{sys.platform} has no network namespaces"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedpick.cli._common import Debug, Output, Quiet, cli_errors, command_line, console, ending_signals
-from fedpick.cli._loopback import SHARED
+from fedpick.cli._loopback import SHARED, take_loopback
 
 if TYPE_CHECKING:
     from fedpick.results import Result
@@ -47,6 +47,7 @@ def federate(
       fedpick federate --clients 8 --rounds 5
     """
     with cli_errors(debug, ended="; the SuperLink and the SuperNodes are stopped"), ending_signals():
+        take_loopback()  # before the imports, which start threads
         from fedpick.flower.demo import build_selector
 
         seats = m if m is not None else max(clients // 4, 1)
