@@ -529,6 +529,13 @@ def test_a_folder_holds_comparisons_by_name(out):
     assert (out / "comparisons" / "with-afl.json").exists()  # the same comparison again moves nothing
 
 
+def test_data_are_described_as_json_and_errors_are_their_own():
+    found = json.loads(fedpick("data", "describe", "synthetic", "--json").output)
+    assert found["samples"] == sum(sum(labels.values()) for labels in found["clients"].values())
+    assert len(found["clients"]) == 30
+    assert fedpick("data", "describe", "nosuch").output.startswith("data: the task must be one of")
+
+
 def test_the_runs_of_a_folder_are_logged(out, tmp_path):
     pytest.importorskip("tensorboardX")
     answer = fedpick("report", out, "--tensorboard", tmp_path / "board")
