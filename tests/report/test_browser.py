@@ -122,6 +122,16 @@ def test_everything_is_drawn_offline_and_without_an_error_in_two_seconds(browser
         assert chart.get_attribute("aria-label") or chart.evaluate("svg => svg.closest('[aria-label]') !== null")
 
 
+def test_there_are_no_half_rounds(browser, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(render_page(comparison_report(names=("rand", "pow-d"), seeds=2, rounds=3), summary()))
+    seen = Seen(browser, path)
+    labels = seen.page.locator("#chart-learning-loss .role-axis >> nth=0").locator(".role-axis-label text").all()
+    shown = [text for label in labels if (text := label.text_content())]
+    assert len(shown) > 1
+    assert all(text.isdigit() for text in shown)
+
+
 def test_what_was_compared_comes_first_then_the_answer_then_numbers(browser, report):
     seen = Seen(browser, report)
     tops = [
