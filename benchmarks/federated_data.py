@@ -54,11 +54,12 @@ def main() -> None:
     parser.add_argument(
         "--lstm", type=int, help="train CharLSTM with so many units on shakespeare: hours without a GPU"
     )
+    parser.add_argument("--step", type=int, default=1, help="of shakespeare")
     options = parser.parse_args()
     print(f"JAX {jax.__version__}, {jax.devices()[0].device_kind}")
     for name in options.names:
         if name == "shakespeare":
-            data, how, models = Shakespeare(step=1), Pooled(2, 512, 0.002), {}
+            data, how, models = Shakespeare(step=options.step), Pooled(2, 64, 0.005), {}
             if options.lstm:
                 models = {"char-lstm": CharLSTM(vocabulary=data.extent[2], hidden=options.lstm)}
         else:

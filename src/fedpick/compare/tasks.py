@@ -39,7 +39,7 @@ TASKS: dict[str, Plain] = {
     "shakespeare": {
         "data": {"kind": "shakespeare", "least": 50, "most": 50, "step": 20},
         "model": {"kind": "char-lstm", "vocabulary": 77, "hidden": 32, "layers": 1},
-        "local": {"tau": 5, "b": 10, "eta": 1.0},
+        "local": {"tau": 20, "b": 10, "eta": 2.0},
         "rounds": 50,
         "seeds": 3,
         "metrics": {"every": 10},
