@@ -46,7 +46,7 @@ class PlayedHere:
     fail: ClassVar[dict[str, str]] = {}
 
     def __init__(self, run, store, backend):
-        self.pid, self.returncode = os.getpid(), 0
+        self.pid, self.returncode, self.stdin = os.getpid(), 0, None
         PlayedHere.played.append(run.label)
         path = store.folder / "under-way" / f"app-{run.identity}"
         path.mkdir(parents=True)
@@ -289,8 +289,9 @@ def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monk
 
 
 @pytest.mark.slow
-def test_flowers_simulation_plays_the_app_and_ends_with_its_parent(tmp_path):
+def test_flowers_simulation_plays_the_app_and_ends_with_its_parent(tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="the simulation needs pip install 'flwr[simulation]'")
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flwr"))
     arguments = ["--app", EXAMPLE, *K, "--strategies", "rand,pow-d", "--seeds", 1, "-o", tmp_path / "out"]
     line = [sys.executable, "-m", "fedpick", "compare", *map(str, arguments)]
     begun = subprocess.Popen([*line, "--rounds", "200"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -299,6 +300,7 @@ def test_flowers_simulation_plays_the_app_and_ends_with_its_parent(tmp_path):
         time.sleep(0.2)
     children = _children(begun.pid)
     begun.kill()
+    begun.wait()
     assert len(children) == 2
     while time.monotonic() < end and any(Path(f"/proc/{child}").exists() for child in children):
         time.sleep(0.2)
