@@ -37,12 +37,13 @@ MAY_IMPORT = {
     "paper": {
         "protocol", "registry", "config", "selectors", "theory", "storage", "report", "results", "sim", "experiment",
     },
+    "arena": {"registry", "selectors", "storage", "report", "results", "sim", "experiment", "compare"},
     "flower": {"protocol", "updates", "sampling", "registry", "config", "storage"},
     "flower.demo": {"protocol", "registry", "storage", "flower"},
     "flower.simulation": {"registry", "config", "storage", "flower"},
     "cli": {
         "registry", "config", "selectors", "theory", "storage", "report", "results", "sim", "experiment", "compare",
-        "paper", "flower", "flower.demo", "flower.simulation",
+        "arena", "paper", "flower", "flower.demo", "flower.simulation",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -24,7 +24,8 @@ def steps(workflow):
 def lowest(package):
     """The lower bound of a package in pyproject.toml."""
     wanted = [*PROJECT["dependencies"], *(one for extra in PROJECT["optional-dependencies"].values() for one in extra)]
-    (bound,) = {one.removeprefix(f"{package}>=") for one in wanted if re.fullmatch(rf"{package}>=[\d.]+", one)}
+    pattern = rf"{package}>=([\d.]+)(,<\d+)?"
+    (bound,) = {found[1] for one in wanted if (found := re.fullmatch(pattern, one))}
     return bound
 
 

@@ -77,7 +77,8 @@ __version__ = "0.1.0"
 
 # Public name -> where it is; looked up when it is first asked for, so that `fedpick --help` need not wait for JAX.
 _HOME = {
-    "": "checks compare config experiment flower paper registry report results sampling selectors sim storage theory",
+    "": "arena checks compare config experiment flower paper registry report results sampling selectors sim storage "
+    "theory",
     "checks": "LawBrokenError check_selector",
     "ledger": "Ledger",
     "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
@@ -133,6 +134,7 @@ __all__ = [
     "TiFL",
     "Unbiased",
     "Uniform",
+    "arena",
     "check_selector",
     "checks",
     "client_key",

@@ -5,6 +5,7 @@ number never becomes a wrong pick.
 """
 
 import operator
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,22 @@ def known(value: Any) -> Numbers | None:
     return np.asarray(value)
 
 
+LONGEST = 200  # characters of a value that an error shows
+
+
+def shown(value: Any) -> str:
+    """A value in one line, its beginning where it is long.
+
+    >>> shown("a")
+    "'a'"
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except RecursionError:  # lists in lists in lists
+        return f"a {type(value).__name__} that is nested too deeply"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
 def natural(owner: object, name: str, value: Any) -> int:
     """A number that sets a shape, such as m, as a plain int."""
     try:
@@ -30,37 +47,77 @@ def natural(owner: object, name: str, value: Any) -> int:
             raise TypeError
         number = operator.index(value)
     except TypeError:
-        raise ValueError(f"{owner_name(owner)}: {name} must be a whole number, got {value!r}") from None
+        raise ValueError(f"{owner_name(owner)}: {name} must be a whole number, got {shown(value)}") from None
     if number < 1:
         raise ValueError(f"{owner_name(owner)}: {name} must be at least 1, got {number}")
     return number
 
 
 def require(
-    owner: object, name: str, value: Any, rule: str, holds: Callable[[Numbers], Any], whole: bool = False
+    owner: object,
+    name: str,
+    value: Any,
+    rule: str,
+    holds: Callable[[Numbers], Any],
+    whole: bool = False,
+    one: bool = False,
 ) -> None:
-    """Raise unless every number in ``value`` keeps the rule; traced values pass."""
+    """Raise unless every number in ``value`` keeps the rule; traced values pass. ``one`` refuses arrays."""
     if isinstance(value, jax.core.Tracer):
         return
     numbers = known(value)
-    if numbers is None or numbers.dtype.kind not in ("iu" if whole else "iuf"):
-        raise ValueError(f"{owner_name(owner)}: {name} must be a {'whole ' if whole else ''}number, got {value!r}")
+    if numbers is None or numbers.dtype.kind not in ("iu" if whole else "iuf") or (one and numbers.ndim):
+        raise ValueError(f"{owner_name(owner)}: {name} must be a {'whole ' if whole else ''}number, got {shown(value)}")
     if not np.all(holds(numbers)):
-        shown = numbers.item() if numbers.ndim == 0 else value
-        raise ValueError(f"{owner_name(owner)}: {name} must be {rule}, got {shown!r}")
+        found = shown(numbers.item() if numbers.ndim == 0 else value)
+        raise ValueError(f"{owner_name(owner)}: {name} must be {rule}, got {found}")
+
+
+def check_kind(owner: object, name: str, value: Any, kind: type[Any], hint: str = "") -> None:
+    """Raise unless ``value`` is of this class; the hint follows the name of the class."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise ValueError(f"{owner_name(owner)}: {name} must be {article} {kind.__name__}{hint}, got {shown(value)}")
 
 
 def flag(owner: object, name: str, value: Any) -> None:
     """Raise unless ``value`` is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{owner_name(owner)}: {name} must be True or False, got {value!r}")
+        raise ValueError(f"{owner_name(owner)}: {name} must be True or False, got {shown(value)}")
+
+
+def check_function(owner: object, name: str, value: Any, example: str) -> None:
+    """Raise unless ``value`` can be called, and is no class."""
+    if isinstance(value, type) or not callable(value):
+        raise ValueError(f"{owner_name(owner)}: {name} must be one such as {example}, got {shown(value)}")
+
+
+def check_texts(owner: object, **texts: Any) -> None:
+    """Raise unless each of these is a text."""
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{owner_name(owner)}: {name} must be a text, got {shown(value)}")
+
+
+def check_strategy(owner: object, selector: Any) -> None:
+    """Raise unless ``selector`` has what the protocol of strategies asks for."""
+    parts = ("m", "poll", "init", "propose", "select", "observe")
+    if isinstance(selector, type) or not all(hasattr(selector, part) for part in parts):
+        rule = "a strategy, such as PowerOfChoice(m=3, d=6)"
+        raise ValueError(f"{owner_name(owner)}: selector must be {rule}, got {shown(selector)}")
+
+
+def check_path(owner: object, name: str, value: Any) -> None:
+    """Raise unless ``value`` can be the path of a file or folder."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in str(value):
+        raise ValueError(f"{owner_name(owner)}: {name} must be a path, got {shown(value)}")
 
 
 def one_of(owner: object, name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Raise unless ``value`` is one of the words."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         words = ", ".join(map(repr, choices))
-        raise ValueError(f"{owner_name(owner)}: {name} must be one of {words}, got {value!r}")
+        raise ValueError(f"{owner_name(owner)}: {name} must be one of {words}, got {shown(value)}")
 
 
 def at_most_clients(owner: object, name: str, value: Any, num_clients: int) -> None:

@@ -1,8 +1,11 @@
 """``fedpick federate`` and its processes, with programs that stand in for Flower's (the real ones are elsewhere)."""
 
+import contextlib
 import os
+import re
 import signal
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -43,6 +46,9 @@ if {fails}:
     sys.exit("Traceback: it broke")
 shutil.copytree({record!r}, settings["folder"])
 """
+
+
+FEDERATE = ["federate", "--shared-loopback", "-q"]
 
 
 @pytest.fixture
@@ -165,7 +171,7 @@ def test_the_app_is_one_that_flower_takes(tmp_path):
 def test_the_command_shows_the_rounds_and_keeps_the_run(tmp_path, stand_ins, record):
     stand_ins(record=record)
     output = tmp_path / "out"
-    command = ["federate", "--clients", "2", "--rounds", "2", "-o", str(output)]
+    command = ["federate", "--clients", "2", "--rounds", "2", "--shared-loopback", "-o", str(output)]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert "round 1: 2 clients available; selected: partition-id=1" in done.output
@@ -179,14 +185,14 @@ def test_the_command_shows_the_rounds_and_keeps_the_run(tmp_path, stand_ins, rec
 
 def test_fewer_rounds_than_were_asked_for_are_an_error(tmp_path, stand_ins, record):
     stand_ins(record=record)
-    done = CliRunner().invoke(app, ["federate", "--clients", "2", "--rounds", "3", "-o", str(tmp_path / "out"), "-q"])
+    done = CliRunner().invoke(app, [*FEDERATE, "--clients", "2", "--rounds", "3", "-o", str(tmp_path / "out")])
     assert done.exit_code == 1
     assert "federate: 3 rounds must be played, got 2" in done.output
 
 
 def test_a_run_that_fails_says_its_last_words(tmp_path, stand_ins):
     stand_ins(fails=True)
-    done = CliRunner().invoke(app, ["federate", "--clients", "1", "--seats", "1", "-o", str(tmp_path / "out"), "-q"])
+    done = CliRunner().invoke(app, [*FEDERATE, "--clients", "1", "--seats", "1", "-o", str(tmp_path / "out")])
     assert done.exit_code == 1
     assert "federate: the Flower run failed; last log lines: " in done.output
     assert "it broke" in done.output
@@ -204,3 +210,88 @@ def test_mistakes_are_named_before_anything_is_started(options, sentence, tmp_pa
     done = CliRunner().invoke(app, ["federate", "-o", str(tmp_path), *options])
     assert done.exit_code == 1
     assert sentence in done.output
+
+
+def test_a_loopback_that_others_can_reach_must_be_asked_for(tmp_path):
+    done = CliRunner().invoke(app, ["federate", "-o", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "federate: --shared-loopback must be given where other users of this machine could reach" in done.output
+
+
+PROGRAM = """
+from fedpick.cli import main
+from fedpick.cli._loopback import take_loopback
+take_loopback()  # before there are threads, as the command does
+from fedpick.flower.demo import processes
+processes._path = lambda: {path!r}
+main()
+"""
+
+
+def started(tmp_path, *options):
+    """The command in a process of its own, whose Flower never ends."""
+    flwr = tmp_path / "bin" / "flwr"
+    flwr.write_text(f"#!{sys.executable}\nimport time\nprint('fedpick round 1', flush=True)\ntime.sleep(120)\n")
+    program = PROGRAM.format(path=f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "temporary").mkdir(exist_ok=True)
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "temporary"), "FEDPICK_MARK": str(tmp_path)}
+    words = ["federate", "--clients", "2", "-o", str(tmp_path / "out"), *options]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen([sys.executable, "-c", program, *words], env=environment, **pipes)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_every_signal_ends_all_processes_and_removes_the_folder(tmp_path, stand_ins, number):
+    stand_ins()
+    process = started(tmp_path, "--shared-loopback")
+    try:
+        for line in process.stdout:
+            if "round 1" in line:
+                break
+        assert len(marked(tmp_path)) >= 5  # itself, a SuperLink, two SuperNodes and their children
+        process.send_signal(number)
+        assert process.wait(timeout=60) == 128 + number, process.stdout.read()
+        until(lambda: not marked(tmp_path))
+        assert not list((tmp_path / "temporary").iterdir())
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+def marked(tmp_path):
+    """The processes that have this mark in their environment, which children inherit."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if f"FEDPICK_MARK={tmp_path}".encode() in path.read_bytes().split(b"\0"):
+                found.append(path.parent.name)
+    return found
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux has network namespaces")
+def test_nobody_else_reaches_the_superlink(tmp_path, stand_ins):
+    stand_ins()
+    process = started(tmp_path)
+    try:
+        for line in process.stdout:
+            if "--shared-loopback must be given" in line:
+                pytest.skip(f"this system has none for us: {line}")
+            if "round 1" in line:
+                break
+        (log,) = (tmp_path / "temporary").glob("fedpick-*/superlink.log")
+        config = (log.parent / "home" / "config.toml").read_text()
+        port = int(re.search(r"127\.0\.0\.1:(\d+)", config)[1])
+        assert "listening" in log.read_text()
+        assert "refused" in connected(port)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.stdout.close()
+        process.wait(timeout=60)
+
+
+def connected(port):
+    """What somebody else on this machine gets who connects to this port."""
+    program = f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=5)"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr

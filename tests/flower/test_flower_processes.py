@@ -18,7 +18,6 @@ from support.processes import Network, Run, faulty_app, kept, kill_server_app, p
 from fedpick import PowerOfChoice, strategy
 from fedpick.flower import Selecting
 from fedpick.flower.demo import client as demo
-from fedpick.flower.demo.processes import _tool
 from fedpick.sim import Devices, Federation, Local, Logistic, simulate
 from fedpick.storage import load_state
 
@@ -144,48 +143,10 @@ def test_a_server_app_killed_mid_round_and_a_superlink_restarted_go_on_with_the_
     np.testing.assert_allclose(last_model(tmp_path / "kept"), model, atol=1e-5)
 
 
-def test_tls_and_node_authentication_as_the_documentation_says(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "flower.md").read_text()
-    section = page[page.index("## Several machines") : page.index("## Time-outs")]
-    server, client = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
-    for block in [server, *(client.replace("CLIENT=0", f"CLIENT={k}") for k in range(3))]:
-        subprocess.run(["bash", "-euc", block], cwd=tmp_path, check=True, capture_output=True, timeout=60)
-    options = dict(re.findall(r"(--[a-z-]+) (certificates/[\w.-]+)", section))
-    here = {name: str(tmp_path / path) for name, path in options.items()}
-    secret = "--auth-supernode-private-key"
-    assert set(here) == {
-        *("--ssl-ca-certfile", "--ssl-certfile", "--ssl-keyfile", "--root-certificates", secret),
-    }
-    certificates = ("--ssl-ca-certfile", "--ssl-certfile", "--ssl-keyfile")
-    security = [*(word for name in certificates for word in (name, here[name])), "--enable-supernode-auth"]
-    with Network(tmp_path) as network:
-        network.superlink(*security, connection=f'root-certificates = "{here["--root-certificates"]}"')
-        for k in range(2):  # the key of the third is not registered
-            key = tmp_path / "certificates" / f"client-{k}.pub"
-            register = [_tool("flwr"), "supernode", "register", str(key), "here"]
-            subprocess.run(register, env=network.environment, check=True, capture_output=True, timeout=60)
-        root = ["--root-certificates", here["--root-certificates"]]
-        for k in range(3):
-            network.supernode(k, *root, secret, str(tmp_path / "certificates" / f"client-{k}"))
-        network.supernode(3, "--insecure")
-        network.supernode(4, *root)  # without a key
-        settings = {"clients": 2, "m": 1, "d": 2, "rounds": 3, "wait": START, "folder": str(tmp_path / "kept")}
-        run = Run(network, faulty_app(tmp_path), settings)
-        assert run.end(START + 3 * 120) == 0, run.text
-        refused = [network.log(name) for name in ("supernode-2", "supernode-3", "supernode-4")]
-    arrays, about = kept(tmp_path / "kept")
-    assert about["clients"] == ["partition-id=0", "partition-id=1"]
-    assert (arrays["records/available"] == 2).all()
-    assert (arrays["records/returned"] == 1).all()
-    for log in refused:
-        assert "Receiving: query.loss" not in log
-        assert "Failed to activate" in log or "Connection attempt failed" in log or "ERROR" in log, log
-
-
 def test_the_command_federates_and_its_run_can_be_reported(tmp_path):
     fedpick = str(Path(sys.executable).parent / "fedpick")
     environment = {**os.environ, "HOME": str(tmp_path), "FEDPICK_CACHE": "", "FEDPICK_MARK": str(tmp_path)}
-    for command in (["federate", "--clients", "3", "--rounds", "2"], ["report"]):
+    for command in (["federate", "--clients", "3", "--rounds", "2", "--shared-loopback"], ["report"]):
         place = ["-o", str(tmp_path / "out")] if command[0] == "federate" else [str(tmp_path / "out")]
         done = subprocess.run(
             [fedpick, *command, *place], env=environment, capture_output=True, text=True, timeout=300, check=False

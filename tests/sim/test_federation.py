@@ -38,7 +38,7 @@ from fedpick.sim import (
     Synthetic,
     Trace,
     batch_losses,
-    datasets,
+    downloads,
     full_losses,
     simulate,
 )
@@ -372,12 +372,13 @@ def files(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     folder = tmp_path / "data" / "fashion-mnist"
     folder.mkdir(parents=True)
-    for name in datasets.MD5:
+    for name in downloads.FILES:
         number = 600 if name.startswith("train") else 100
         shape = (number, 28, 28) if "images" in name else (number,)
         content = idx(rng.integers(0, 256, shape) if "images" in name else np.arange(number) % 10)
         (folder / name).write_bytes(content)
-        monkeypatch.setitem(datasets.MD5, name, hashlib.md5(content, usedforsecurity=False).hexdigest())
+        known = downloads.Published(len(content), hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(downloads.FILES, name, known)
     return folder
 
 
@@ -397,7 +398,9 @@ def test_altered_truncated_and_missing_files_are_named(files, monkeypatch, tmp_p
     whole = (files / name).read_bytes()
     for bad in (whole[:-10], whole + b"x"):
         (files / name).write_bytes(bad)
-        with pytest.raises(ValueError, match=rf"FashionMNIST: {name} must have MD5 .*, got another: it is truncated"):
+        with pytest.raises(
+            ValueError, match=rf"FashionMNIST: {name} must have SHA-256 .*, got another: it is truncated"
+        ):
             FashionMNIST().federation(files)
     (files / name).unlink()
     with pytest.raises(FileNotFoundError, match="FashionMNIST: data must be a folder with train-images"):
@@ -405,6 +408,29 @@ def test_altered_truncated_and_missing_files_are_named(files, monkeypatch, tmp_p
     monkeypatch.setenv("FEDPICK_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match="FashionMNIST: FEDPICK_DATA must be a folder with"):
         FashionMNIST().federation()
+
+
+class Endless(io.BytesIO):
+    """A server that never stops sending."""
+
+    sent = 0
+
+    def read(self, size=-1):
+        self.sent += size
+        return b"x" * size
+
+
+def test_what_is_published_is_named_over_https_with_sums_that_hold():
+    assert downloads.MIRROR.startswith("https://")
+    assert all(len(known.sha256) == 64 for known in downloads.FILES.values())
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"nothing", gzip.compress(b""), gzip.compress(b"\0\0\x08\x03\0\0"), b"\x1f\x8b\x08"]
+)
+def test_an_idx_file_that_is_none_is_one_sentence(content):
+    with pytest.raises(ValueError, match="FashionMNIST: labels must be a compressed idx file, got an error"):
+        downloads.parse_idx(content, "labels")
 
 
 def test_offline_is_one_sentence_and_a_bad_download_is_not_kept(files, monkeypatch, tmp_path):
@@ -421,13 +447,24 @@ def test_offline_is_one_sentence_and_a_bad_download_is_not_kept(files, monkeypat
     ):
         FashionMNIST().federation()
     monkeypatch.setattr("urllib.request.urlopen", lambda *a, **o: io.BytesIO(b"not the file"))
-    with pytest.raises(ValueError, match=r"must have MD5 .* nothing was kept"):
+    with pytest.raises(ValueError, match=r"must have [\d,]+ bytes and SHA-256 .* nothing was kept"):
         FashionMNIST().federation()
+    assert not [path for path in cache.rglob("*") if path.is_file()]
+    endless = Endless()
+    monkeypatch.setattr("urllib.request.urlopen", lambda *a, **o: endless)
+    with pytest.raises(ValueError, match="got other content; nothing was kept"):
+        FashionMNIST().federation()
+    assert endless.sent <= downloads.FILES["train-images-idx3-ubyte.gz"].size + downloads.BLOCK
+    monkeypatch.setattr("urllib.request.urlopen", lambda *a, **o: Endless())
+    monkeypatch.setattr(downloads, "LONGEST", -1.0)  # a drip that never falls silent
+    with pytest.raises(ConnectionError, match=r"could not download .* bytes came in"):
+        FashionMNIST().federation()
+    monkeypatch.setattr(downloads, "LONGEST", 60.0)
     assert not [path for path in cache.rglob("*") if path.is_file()]
     monkeypatch.setattr("urllib.request.urlopen", lambda url, **o: (files / url.rsplit("/", 1)[1]).open("rb"))
     federation = FashionMNIST(Dirichlet(K=5, alpha=1.0)).federation()
     assert federation.x.shape[0] == 600
-    assert sorted(path.name for path in cache.rglob("*") if path.is_file()) == sorted(datasets.MD5)
+    assert sorted(path.name for path in cache.rglob("*") if path.is_file()) == sorted(downloads.FILES)
     shutil.rmtree(cache)
 
 

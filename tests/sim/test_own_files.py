@@ -1,7 +1,9 @@
 """Data of one's own, from files and from what other libraries hold: columns, names, guesses and mistakes."""
 
+import io
 import json
 import logging
+import zipfile
 
 import numpy as np
 import pandas
@@ -302,3 +304,85 @@ def test_data_sets_of_hugging_face_and_flower(tmp_path):
     federation = from_partitioner(partitioner)
     assert federation.names.clients == ("v", "w")
     assert federation.x.dtype == np.uint8
+
+
+def npz(path, **arrays):
+    np.savez(path, **arrays)
+    return Arrays(str(path)).federation()
+
+
+NUMBERS = {"x": np.ones((12, 2), np.float32), "y": np.arange(12) % 3, "client": np.arange(12) % 4}
+DATES = np.array(["2020-01-01"] * 12, "M8[D]")
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"x": np.float32(3)}, "x must have a row per sample, got array"),
+        ({"y": np.int64(3)}, "y must have a row per sample, got array"),
+        ({"client": np.int64(3)}, "client must have one entry per sample"),
+        ({"test_x": np.float32(3), "test_y": np.arange(1)}, "test x must be numbers, a row per sample"),
+        ({"test_x": NUMBERS["x"], "test_y": DATES}, "y must be of the same kind in the training data and in the test"),
+        ({"test_x": NUMBERS["x"], "test_y": np.array(["a"] * 12)}, "y must be of the same kind .* got int64 and <U1"),
+        ({"y": np.zeros(12, [("a", "i4")])}, "y must be whole numbers or words, got dtype"),
+        ({"x": DATES}, "x must be numbers, got"),
+        (
+            {"x": np.ones((12, 2), np.uint8), "test_x": NUMBERS["x"], "test_y": NUMBERS["y"]},
+            r"x and test x must both be bytes \(uint8\), or neither, got uint8 and float32",
+        ),
+        (
+            {"test_x": np.ones((12, 2), np.uint8), "test_y": NUMBERS["y"]},
+            r"x and test x must both be bytes \(uint8\), or neither, got float32 and uint8",
+        ),
+    ],
+)
+def test_arrays_of_the_wrong_kind_get_one_sentence(changed, sentence, tmp_path):
+    with pytest.raises(ValueError, match=sentence) as caught:
+        npz(tmp_path / "own.npz", **{**NUMBERS, **changed})
+    assert str(caught.value).startswith("Arrays: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_arrays_that_nobody_asked_for_are_not_read(tmp_path, monkeypatch):
+    read = []
+    whole = np.lib.npyio.NpzFile.__getitem__
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda file, name: read.append(name) or whole(file, name))
+    federation = npz(
+        tmp_path / "own.npz",
+        **NUMBERS,
+        huge=np.zeros(10),
+        test_huge=np.zeros(10),
+        test_x=np.ones((2, 2)),
+        test_y=np.arange(2),
+    )
+    assert sorted(read) == ["client", "test_x", "test_y", "x", "y"]
+    assert len(federation.test_y) == 2
+
+
+def test_an_array_that_memory_cannot_hold_is_refused_before_it_is_read(tmp_path):
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (10**13, 2)})
+    arrays = {name: io.BytesIO() for name in ("y", "client")}
+    for name, content in arrays.items():
+        np.save(content, NUMBERS[name])
+    for number, sentence in (
+        (10**13, r"x in '.*' must fit into memory \(.*\), got about 80,000 GB"),
+        (10**4, "bytes, and has 0"),
+    ):
+        head = io.BytesIO()
+        np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": (number, 2)})
+        with zipfile.ZipFile(tmp_path / "own.npz", "w") as file:
+            file.writestr("x.npy", head.getvalue())
+            for name, content in arrays.items():
+                file.writestr(f"{name}.npy", content.getvalue())
+        with pytest.raises(ValueError, match=sentence):
+            Arrays(str(tmp_path / "own.npz")).federation()
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_arrays_of_one_name_are_refused(tmp_path):
+    np.savez(tmp_path / "own.npz", **NUMBERS)
+    with zipfile.ZipFile(tmp_path / "own.npz", "a") as file:
+        file.writestr("y.npy", file.read("client.npy"))
+    with pytest.raises(ValueError, match=r"must hold one array of each name, got several of y$"):
+        Arrays(str(tmp_path / "own.npz")).federation()

@@ -141,7 +141,7 @@ def test_devices_and_traces_in_a_file_and_on_the_command_line(tmp_path):
 @pytest.mark.parametrize(
     ("devices", "words"),
     [
-        ({"kind": "phones"}, "devices.kind must be one of lognormal, fedscale, got 'phones'"),
+        ({"kind": "phones"}, "devices.kind must be one of 'lognormal', 'fedscale', got 'phones'"),
         ({"kind": "fedscale"}, "devices.path must be FedScale's client_device_capacity, got none"),
         ({"kind": "lognormal", "sped": 3}, "sped is unknown; did you mean 'speed'"),
     ],

@@ -28,6 +28,15 @@ def faulty_app(folder):
     return app
 
 
+def guarded_app(folder, **options):
+    """The same, with these options of ``Selecting``."""
+    app = faulty_app(folder)
+    lines = ["from flwr.serverapp import ServerApp", "from fedpick.flower.demo.server import play", "app = ServerApp()"]
+    lines += ["@app.main()", "def main(grid, context):", f"    play(grid, context, **{options!r})"]
+    (app / "federation" / "server.py").write_text("\n".join(lines) + "\n")
+    return app
+
+
 def parity_app(folder):
     """An app whose clients compute what the simulator computes."""
     app = folder / "app"
@@ -112,4 +121,4 @@ def kill_server_app(network):
         os.kill(pid, signal.SIGKILL)
 
 
-__all__ = ["Network", "Run", "faulty_app", "kept", "kill_server_app", "parity_app", "until"]
+__all__ = ["Network", "Run", "faulty_app", "guarded_app", "kept", "kill_server_app", "parity_app", "until"]

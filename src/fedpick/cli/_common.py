@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
@@ -71,7 +72,8 @@ def cli_errors(debug: bool, output: Path | None = None, *, data: Path | None = N
         kept = output is not None and any(output.glob("*/*"))
         rest = f"; finished work is stored in {output}; the same command resumes from there" if kept else ended
         typer.echo(f"stopped{rest}", err=True)
-        raise typer.Exit(130) from None  # as shells say it of SIGINT
+        number = _INTERRUPTED[-1] if _INTERRUPTED else signal.SIGINT
+        raise typer.Exit(128 + number) from None  # as shells say it
     finally:
         log.removeHandler(echo)
         if before is not None:
@@ -96,6 +98,28 @@ def _listen() -> Any:
         raise KeyboardInterrupt
 
     return signal.signal(signal.SIGINT, note)
+
+
+@contextlib.contextmanager
+def ending_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP end a command as Ctrl-C does, with what it has started; a second one does not disturb."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def end(number: int, frame: Any) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        _INTERRUPTED.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def raise_if_interrupted() -> None:
@@ -154,9 +178,10 @@ def command_line() -> str:
     """The command, less paths of this machine and display options."""
     kept, skip = [], False
     for argument in sys.argv[1:]:
-        if skip or argument.split("=")[0] in PATH_OPTIONS:
-            skip = not skip and "=" not in argument
-        elif argument not in DISPLAY_OPTIONS:
+        joined = re.fullmatch("-q*o(.*)", argument)  # -o results, -oresults, -qo results
+        if skip or joined or argument.split("=")[0] in PATH_OPTIONS:
+            skip = not skip and (not joined[1] if joined else "=" not in argument)
+        elif argument not in DISPLAY_OPTIONS and not re.fullmatch("-q+", argument):
             kept.append(argument)
     return shlex.join(["fedpick", *kept])
 
@@ -171,5 +196,6 @@ def console(stderr: bool = False, wide: int = 100) -> Any:
     """Where tables go: as wide as the terminal, and wide enough for one where there is none; NO_COLOR is honoured."""
     from rich.console import Console
 
-    plain = Console(stderr=stderr, highlight=False)
-    return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, width=wide)
+    options: Any = {"stderr": stderr, "highlight": False, "markup": False}  # names may hold what looks like markup
+    plain = Console(**options)
+    return plain if plain.is_terminal else Console(**options, width=wide)

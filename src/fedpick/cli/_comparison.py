@@ -55,14 +55,13 @@ def show(comparison: Any) -> None:
 
 
 def _table(comparison: Any, shown: Any, fold: bool = False) -> Any:
-    from rich.markup import escape
     from rich.table import Table
 
-    title = escape(f"target: {comparison.goal_with_source}")
+    title = f"target: {comparison.goal_with_source}"
     table = Table(title=title, box=None, padding=(0, 1), collapse_padding=True, show_lines=fold)
     for place, column in enumerate(shown):
         side: Any = "right" if place else "left"
         table.add_column(column.title, justify=side, no_wrap=not fold, overflow="fold", vertical="bottom")
     for one in comparison.summaries:
-        table.add_row(*(escape(column.text(one)) for column in shown))
+        table.add_row(*(column.text(one) for column in shown))
     return table

@@ -21,7 +21,7 @@ class ProgressBar:
         if self.terminal and not self.quiet and self.total > 0:
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-            text = TextColumn("{task.description}")
+            text = TextColumn("{task.description}", markup=False)
             columns = (text, BarColumn(), TaskProgressColumn(), TimeRemainingColumn(elapsed_when_finished=True))
             self.bar = Progress(*columns, console=console(stderr=True), transient=True)
             self.task = self.bar.add_task("", total=self.total)

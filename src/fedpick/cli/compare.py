@@ -223,11 +223,10 @@ class RunProgress:
     def __enter__(self) -> "RunProgress":
         if self.quiet or not sys.stderr.isatty():
             return self
-        from rich.markup import escape
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns: tuple[Any, ...] = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("rounds"),
@@ -237,9 +236,7 @@ class RunProgress:
         for name, experiment in self.experiments.items():
             done = experiment.rounds if name in self.stored else 0
             text = "stored" if done else "..."
-            self.tasks[name] = self.bar.add_task(
-                escape(name), total=experiment.rounds, completed=done, loss=text, start=False
-            )
+            self.tasks[name] = self.bar.add_task(name, total=experiment.rounds, completed=done, loss=text, start=False)
         self.bar.start()
         return self
 

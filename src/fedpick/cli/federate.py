@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Debug, Output, Quiet, cli_errors, command_line, console
+from fedpick.cli._common import Debug, Output, Quiet, cli_errors, command_line, console, ending_signals
+from fedpick.cli._loopback import SHARED, take_loopback
 
 if TYPE_CHECKING:
     from fedpick.results import Result
@@ -27,10 +28,17 @@ def federate(
     seed: Annotated[int, typer.Option(min=0, help="Random seed for data and selection.")] = 0,
     output: Output = Path("results"),
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that a client has to answer or to train.")] = 60.0,
+    shared_loopback: Annotated[
+        bool,
+        typer.Option("--shared-loopback", help="Start also where other users of this machine can reach the SuperLink."),
+    ] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Start a Flower SuperLink and SuperNodes as processes on loopback, train, and stop everything.
+
+    The processes have a loopback of their own (a network namespace), which no other user of the machine can reach: a
+    SuperLink runs the apps of whoever reaches it. Where the system refuses that, --shared-loopback is needed.
 
     The run is stored as simulations are, and report.html shows all runs in the folder.
 
@@ -38,7 +46,8 @@ def federate(
 
       fedpick federate --clients 8 --rounds 5
     """
-    with cli_errors(debug, ended="; the SuperLink and the SuperNodes are stopped"):
+    with cli_errors(debug, ended="; the SuperLink and the SuperNodes are stopped"), ending_signals():
+        take_loopback()  # before the imports, which start threads
         from fedpick.flower.demo import build_selector
 
         seats = m if m is not None else max(clients // 4, 1)
@@ -57,6 +66,9 @@ def federate(
             "train-timeout": timeout,
         }
         build_selector(settings).init(clients)  # a mistake is an error before anything starts
+        if SHARED and not shared_loopback:
+            rule = "--shared-loopback must be given where other users of this machine could reach the SuperLink"
+            raise ValueError(f"federate: {rule} ({'; '.join(SHARED)}), got none")
         _federate(settings, output, quiet)
 
 

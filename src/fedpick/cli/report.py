@@ -76,10 +76,12 @@ def report(
                 typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
             set_aside(folder, report)
             running = report.real and refresh > 0
-            page, _ = write_report(replace(report, running=running), folder, summary, refresh=refresh)
             if tensorboard is not None:
                 _log(report.comparison, lambda: TensorBoard(tensorboard))
-            return report, page
+            try:
+                return report, write_report(replace(report, running=running), folder, summary, refresh=refresh)[0]
+            except OSError as error:
+                return report, error
 
         if watch:
             _follow(write, watch)
@@ -87,7 +89,10 @@ def report(
         if mlflow is not None:
             _log(report.comparison, lambda: MLflow(tracking_uri=mlflow))
         show(report.comparison)
-        typer.echo(f"\n{report.comparison.answer}\n\n{page}")
+        typer.echo(f"\n{report.comparison.answer}\n")
+        if isinstance(page, OSError):  # of a folder that can only be read, the table is shown all the same
+            raise page
+        typer.echo(str(page))
 
 
 def _log(comparison: Any, make: Callable[[], Any]) -> None:
@@ -103,7 +108,10 @@ def _follow(write: Callable[[int], Any], seconds: int) -> None:
     try:
         while True:
             try:
-                line = f"{write(seconds)[1]} is written every {seconds} s; Ctrl-C ends that"
+                page = write(seconds)[1]
+                if isinstance(page, OSError):
+                    raise page
+                line = f"{page} is written every {seconds} s; Ctrl-C ends that"
             except ValueError as error:
                 line = f"{error}; waiting"
             if line != said:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Debug, cli_errors
+from fedpick.cli._common import Debug, cli_errors, console
 
 
 class Named(enum.StrEnum):
@@ -44,14 +44,13 @@ def theory(
       fedpick theory quadratic -d 6 -d 9 -d 15 -d 30
     """
     with cli_errors(debug):
-        from rich.console import Console
         from rich.table import Table
 
         from fedpick.selectors import PowerOfChoice, Rand
         from fedpick.theory import random_points, skews, solution_bias
 
-        console = Console()
-        with console.status("optima ..."):
+        screen = console()
+        with screen.status("optima ..."):
             objective = _problem(problem, K, seed)
         K = len(objective.share)
         seats = m if m is not None else max(K // 10, 1)
@@ -67,17 +66,17 @@ def theory(
         evaluated = 0
         methods: set[str] = set()
         for name, selector in selectors.items():
-            with console.status(f"{name} ..."):
+            with screen.status(f"{name} ..."):
                 skew = skews(selector, objective, where, pairs=pairs.value, refine=refine)
             ratio = skew.ratio if skew.ratio >= 1 + 1e-9 else 1.0  # below is rounding
             bias = solution_bias(mu=objective.mu, L=objective.L, gamma=objective.gamma, ratio=ratio)
             table.add_row(name, f"{skew.rho_bar:.3f}", f"{skew.ratio:.3f}", f"{bias:.4g}")
             evaluated, methods = max(evaluated, skew.points), methods | {skew.method}
-        console.print(table)
+        screen.print(table)
         constants = f"Gamma = {objective.gamma:.4g}, mu = {objective.mu:.4g}, L = {objective.L:.4g}"
-        console.print(f"{constants}; selection probabilities: {', '.join(sorted(methods))}.")
+        screen.print(f"{constants}; selection probabilities: {', '.join(sorted(methods))}.")
         scope = "with w' = w" if pairs is Pairs.same else "in all pairs"
-        console.print(
+        screen.print(
             f"{evaluated} points w, {scope}. A search can miss: the true rho_bar is at most the one shown, the true "
             "rho_tilde at least. The bias term is 8 L Gamma / (3 mu) (rho_tilde / rho_bar - 1)."
         )

@@ -6,7 +6,7 @@ from fedpick.compare.folder import check_page, load_report, report_on_runs, set_
 from fedpick.compare.page import render_page, write_report
 from fedpick.compare.presets import DEFAULT_STRATEGIES, Choices, default_metric, make_experiments
 from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, report_on
-from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target
+from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target, totals
 from fedpick.compare.tasks import TASKS
 from fedpick.compare.tuning import tune_rates
 
@@ -30,6 +30,7 @@ __all__ = [
     "report_on",
     "report_on_runs",
     "set_aside",
+    "totals",
     "tune_rates",
     "write_report",
 ]

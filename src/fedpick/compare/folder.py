@@ -117,7 +117,7 @@ def set_aside(folder: Path, report: ComparisonReport) -> None:
         kept = json.loads((folder / SUMMARY).read_text())
         if not kept["all_runs"] and kept["experiments"] != json.loads(json.dumps(list(report.experiments))):
             _move(folder, kept)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return  # no summary: one is written
 
 
@@ -170,7 +170,7 @@ def _read(path: Path) -> Plain:
             [from_plain(plain)[0] for plain in kept["experiments"]]
         _ = (kept["target"]["metric"], kept["value"], kept["command"])
         return kept
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise ValueError(
             f"report: {path} must be a summary that fedpick wrote ({error}); remove it to start anew"
         ) from None

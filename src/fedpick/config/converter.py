@@ -16,7 +16,7 @@ from jaxtyping import AbstractArray
 
 from fedpick import registry
 from fedpick.registry import nearest
-from fedpick.validation import known
+from fedpick.validation import known, shown
 
 Plain = dict[str, Any]
 
@@ -214,7 +214,7 @@ def _strict(kind: type[Any], words: str, accepted: tuple[type[Any], ...]) -> Any
         if kind is float and value in ("inf", "-inf"):
             return float(value)
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-            raise _WrongValueError(f"must be {words}, got {value!r}")
+            raise _WrongValueError(f"must be {words}, got {shown(value)}")
         if kind is int and not -(2**31) < value < 2**31:
             raise _WrongValueError(f"must be below 2**31, got {value}")
         return kind(value)
@@ -229,9 +229,9 @@ _TEXT = _strict(str, "a text", (str,))
 
 def _read_word(value: Any, kind: Any) -> Any:
     choices = get_args(kind)
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         listed = ", ".join(map(repr, choices))
-        raise _WrongValueError(f"must be one of {listed}, got {value!r}{nearest(value, choices)}")
+        raise _WrongValueError(f"must be one of {listed}, got {shown(value)}{nearest(value, choices)}")
     return value
 
 
@@ -240,13 +240,13 @@ def _read_role(value: Any, annotation: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return value
     if not isinstance(value, Mapping):
-        raise _WrongValueError(f"must be a table with a kind, got {value!r}")
+        raise _WrongValueError(f"must be a table with a kind, got {shown(value)}")
     if "kind" not in value:
-        raise _WrongValueError(f"must have a kind, got {dict(value)!r}")
+        raise _WrongValueError(f"must have a kind, got {shown(dict(value))}")
     role, fields = role_of(annotation), dict(value)
     name, rows = fields.pop("kind"), registry.ROLES[role]
     if name not in rows and not registry.is_address(name):
-        raise _WrongValueError(f"must have a kind among {', '.join(rows)}, got {name!r}{nearest(name, rows)}")
+        raise _WrongValueError(f"must have a kind among {', '.join(rows)}, got {shown(name)}{nearest(name, rows)}")
     return registry.build(role, name, fields, make=lambda kind, given: _CONVERTER.structure(given, kind))
 
 
@@ -276,7 +276,7 @@ def _read_array(value: Any, annotation: Any) -> Any:
     kinds = "b" if "bool" in annotation.dtypes else "iuf"
     if array is None or array.dtype.kind not in kinds or array.ndim != list_depth(annotation):
         what = "true or false" if kinds == "b" else "numbers"
-        raise _WrongValueError(f"must be {list_depth(annotation)}-dimensional, a list of {what}, got {value!r}")
+        raise _WrongValueError(f"must be {list_depth(annotation)}-dimensional, a list of {what}, got {shown(value)}")
     return array if kinds == "b" else array.astype(np.float32)
 
 

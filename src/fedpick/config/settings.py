@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,10 @@ from typing import Any, get_args
 
 from fedpick import registry
 from fedpick.config.converter import Plain, list_depth, role_of, types_of
+from fedpick.validation import shown
+
+DEEPEST = 30  # tables and lists in each other
+MOST_POINTS = 10_000  # experiments of one file
 
 
 def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
@@ -30,12 +35,34 @@ def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
         raise ValueError(f"{owner}: {rule}, got {str(path)!r}") from None
     try:
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # what the parsers raise, and a number of 5,000 digits
         kind = path.suffix[1:].upper() or "TOML"
-        raise ValueError(f"{owner}: {path} must be {kind}, got an error: {error}") from None
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else shown(str(error))[1:-1]
+        raise ValueError(f"{owner}: {path} must be {kind}, got an error: {why}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{owner}: {path} must hold a table, got {type(found).__name__}")
+    check_depth(found, owner)
     return found
+
+
+def check_depth(plain: Any, owner: str) -> None:
+    """Raise where tables and lists lie in each other more than ``DEEPEST`` deep: everything else may then recurse.
+
+    Args:
+        plain: Plain data.
+        owner: What the error message begins with.
+    """
+    level = [plain]
+    for _ in range(DEEPEST):
+        level = [
+            part
+            for each in level
+            for part in (each.values() if isinstance(each, Mapping) else each)
+            if isinstance(part, Mapping | list | tuple)
+        ]
+        if not level:
+            return
+    raise ValueError(f"{owner}: tables and lists must be at most {DEEPEST} deep in each other, got more")
 
 
 def override(plain: Plain, setting: str, owner: str = "experiment") -> None:
@@ -63,8 +90,9 @@ def override(plain: Plain, setting: str, owner: str = "experiment") -> None:
         plain = inner
     try:
         plain[last] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         plain[last] = value.strip()
+    check_depth(plain, owner)
 
 
 def expand(plain: Mapping[str, Any], kind: type[Any], owner: str = "experiment") -> list[Plain]:
@@ -77,7 +105,9 @@ def expand(plain: Mapping[str, Any], kind: type[Any], owner: str = "experiment")
         kind: The class that they describe; its types tell a sweep from a field that holds a list itself.
         owner: What error messages begin with.
     """
+    check_depth(plain, owner)
     axes = list(_axes(plain, kind, (), owner))
+    _check_number(math.prod(len(choices) for _, choices in axes), owner)
     points: list[Plain] = []
     for values in itertools.product(*(choices for _, choices in axes)):
         point = json.loads(json.dumps(plain, default=str))
@@ -85,7 +115,13 @@ def expand(plain: Mapping[str, Any], kind: type[Any], owner: str = "experiment")
             functools.reduce(lambda table, parent: table[parent], parents, point)[last] = value
         # A table that was chosen may hold lists of its own.
         points += expand(point, kind, owner) if any(isinstance(value, Mapping) for value in values) else [point]
+        _check_number(len(points), owner)
     return points
+
+
+def _check_number(points: int, owner: str) -> None:
+    if points > MOST_POINTS:
+        raise ValueError(f"{owner}: sweeps must give at most {MOST_POINTS:,} experiments, got {points:,}")
 
 
 def _axes(
@@ -101,7 +137,7 @@ def _axes(
             one_kind = all(isinstance(item, Mapping) for item in value) or kinds <= {int, float} or kinds == {list}
             if not value or not one_kind:
                 rule = "one value, or several numbers or tables"
-                raise ValueError(f"{owner}: {'.'.join(map(str, here))} must be {rule}, got {value!r}")
+                raise ValueError(f"{owner}: {'.'.join(map(str, here))} must be {rule}, got {shown(value)}")
             yield here, value
         elif isinstance(value, list) and list_depth(annotation):  # of tables, which may hold sweeps of their own
             for place, item in enumerate(value):

@@ -5,22 +5,25 @@ import dataclasses
 import functools
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedpick import config, sim
-from fedpick.config import Plain, leaves
+from fedpick.config import Plain
 from fedpick.metrics import METRICS
 from fedpick.protocol import Selector
-from fedpick.validation import one_of, require
+from fedpick.validation import check_kind, check_strategy, flag, one_of, require, shown
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
 MOST_SEEDS = 100_000
+MOST_RUNS = 1_000_000
+_PARTS = {"local": sim.Local, "server": sim.Server, "failures": sim.Failures, "devices": sim.Devices}
+KINDS: dict[str, type[Any]] = {**_PARTS, "liars": sim.Liars, "seeds": tuple, "name": str}
 EXTENT = (20_000, 100, 10)  # samples, inputs and outputs of data that do not say theirs
-SHARED = ("seeds", "name", "metrics")  # no part of what an experiment is called
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,15 @@ class Metrics:
 
     def __post_init__(self) -> None:
         if self.every is not None:
-            require("metrics", "every", self.every, "at least 1", lambda n: n >= 1, whole=True)
+            require("metrics", "every", self.every, "at least 1", lambda n: n >= 1, whole=True, one=True)
         if self.target is not None:
             one_of("metrics", "target", self.target, METRICS)
         if (self.target is None) != (self.value is None):
             raise ValueError(f"metrics: target and value must be given together, got {self.target!r}, {self.value!r}")
+        if self.value is not None:
+            require("metrics", "value", self.value, "finite", np.isfinite, one=True)
+        for name in ("clients", "model"):
+            flag("metrics", name, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -99,10 +106,21 @@ class Experiment:
     name: str = ""
 
     def __post_init__(self) -> None:
-        require("experiment", "rounds", self.rounds, "at least 1", lambda n: n >= 1, whole=True)
+        require("experiment", "rounds", self.rounds, "at least 1", lambda n: n >= 1, whole=True, one=True)
+        for name, method in (("data", "federation"), ("model", "build"), ("availability", "__call__")):
+            value = getattr(self, name)
+            if isinstance(value, type) or not hasattr(value, method):
+                rule = f"a description that has {method}()"
+                raise ValueError(f"experiment: {name} must be {rule}, got {shown(value)}")
+        for name, kind in KINDS.items():
+            check_kind("experiment", name, getattr(self, name), kind)
+        check_strategy("experiment", self.selector)
+        flag("experiment", "redraw", self.redraw)
+        if not all(isinstance(seed, int) for seed in self.seeds):
+            raise ValueError(f"experiment: seeds must be whole numbers, got {shown(self.seeds)}")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0 or max(self.seeds) >= 2**31:
             rule = "one or more different numbers, at least 0 and below 2**31"
-            raise ValueError(f"experiment: seeds must be {rule}, got {list(self.seeds)}")
+            raise ValueError(f"experiment: seeds must be {rule}, got {shown(list(self.seeds))}")
 
     def for_seed(self, seed: int) -> "Experiment":
         """The run of this seed alone, with the data that it draws."""
@@ -160,7 +178,9 @@ class Experiment:
     def check(self) -> None:
         """Raise where the model, the data and the strategy do not go together; nothing is trained."""
         federation = self.federation()
-        self.model.build(federation)
+        model = self.model.build(federation)
+        seats, every = self.selector.m or federation.num_clients, self.metrics.every or max(1, self.rounds // 50)
+        sim.check_room(federation, model, seats, runs=len(self.seeds), rounds=self.rounds, every=every)
         sim.check_fit(federation, self.selector, self.availability, self.failures)
 
     def federation(self, seed: int | None = None) -> sim.Federation:
@@ -217,8 +237,13 @@ def from_plain(plain: Mapping[str, Any], folder: Path = Path()) -> list[Experime
     [0.1, 0.2]
     """
     if not isinstance(plain, Mapping):
-        raise ValueError(f"experiment: must be a table, got {plain!r}")
-    return [_one(point, folder) for point in config.expand(plain, Experiment)]
+        raise ValueError(f"experiment: must be a table, got {shown(plain)}")
+    points = config.expand(plain, Experiment)
+    counts = (point.get("seeds") for point in points)
+    runs = sum(count for count in counts if isinstance(count, int) and count <= MOST_SEEDS)
+    if runs > MOST_RUNS:
+        raise ValueError(f"experiment: seeds and sweeps must give at most {MOST_RUNS:,} runs, got {runs:,}")
+    return [_one(point, folder) for point in points]
 
 
 def _one(point: Plain, folder: Path) -> Experiment:
@@ -244,8 +269,7 @@ def _one(point: Plain, folder: Path) -> Experiment:
 def _devices(plain: Plain, experiment: Experiment, folder: Path) -> sim.Devices:
     """Devices that are drawn for the clients: "lognormal", or "fedscale" from a file; stored as numbers."""
     kind, own = plain["kind"], {"lognormal": ("spread", "seed"), "fedscale": ("path", "seed")}
-    if kind not in own:
-        raise ValueError(f"experiment: devices.kind must be one of {', '.join(own)}, got {kind!r}")
+    one_of("experiment", "devices.kind", kind, tuple(own))
     given = {name: plain[name] for name in own[kind] if name in plain}
     rest = {name: value for name, value in plain.items() if name not in ("kind", *own[kind])}
     options = vars(config.structure(rest, sim.Devices, "experiment: devices"))
@@ -256,45 +280,3 @@ def _devices(plain: Plain, experiment: Experiment, folder: Path) -> sim.Devices:
         raise ValueError("experiment: devices.path must be FedScale's client_device_capacity, got none")
     options = {name: value for name, value in options.items() if name in ("latency", "deadline")}
     return sim.read_devices(str(folder / given.pop("path")), K, **given, **options)
-
-
-def differences(plains: Sequence[Plain]) -> list[Plain]:
-    """For each experiment, as plain data, the settings in which those that have them differ; "" where it has none.
-
-    >>> rand, few, many = ({"kind": "rand", "m": 3}, *({"kind": "pow-d", "m": 3, "d": d} for d in (6, 9)))
-    >>> differences([{"selector": few}, {"selector": many}])
-    [{'selector.d': 6}, {'selector.d': 9}]
-    >>> differences([{"selector": rand}, {"selector": few}])
-    [{'selector.kind': 'rand'}, {'selector.kind': 'pow-d'}]
-    """
-    flat = [leaves({part: value for part, value in plain.items() if part not in SHARED}) for plain in plains]
-    paths = list(dict.fromkeys(path for own in flat for path in own))
-    varied = [path for path in paths if len({str(own[path]) for own in flat if path in own}) > 1]
-    return [{path: own.get(path, "") for path in varied} for own in flat]
-
-
-def names(plains: Sequence[Plain]) -> tuple[str, ...]:
-    """A short name for each, all different: the strategy, and whatever else differs.
-
-    >>> rand, few, many = ({"kind": "rand", "m": 3}, *({"kind": "pow-d", "m": 3, "d": d} for d in (6, 9)))
-    >>> names([{"selector": rand}, {"selector": few}, {"selector": many}])
-    ('rand', 'pow-d, d = 6', 'pow-d, d = 9')
-    """
-    found = [_name(plain, own) for plain, own in zip(plains, differences(plains), strict=True)]
-    if len(set(found)) < len(found):
-        found = [f"{name} ({place})" if found.count(name) > 1 else name for place, name in enumerate(found, 1)]
-    return tuple(found)
-
-
-def _name(plain: Plain, different: Plain) -> str:
-    shown = {path: value for path, value in different.items() if value != "" and path.split(".")[-1] != "kind"}
-    others = (f"{re.sub(r'^(selector[.])+', '', path)} = {value}" for path, value in shown.items())
-    return ", ".join([_kind(plain.get("selector")), *others])
-
-
-def _kind(selector: Any) -> str:
-    """The kind of a strategy, with those that it holds: "cooldown(pow-d)"."""
-    if not isinstance(selector, Mapping):
-        return str(selector)
-    held = [selector["selector"]] if "selector" in selector else selector.get("selectors", [])
-    return str(selector.get("kind")) + (f"({', '.join(map(_kind, held))})" if held else "")

@@ -4,17 +4,19 @@ import dataclasses
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedpick.experiment.ahead import MOST, Ahead
 from fedpick.experiment.batches import Batch, Run, plan_batches
-from fedpick.experiment.experiment import FORMAT, Experiment, differences, from_plain
+from fedpick.experiment.experiment import FORMAT, Experiment, from_plain
+from fedpick.experiment.naming import differences
 from fedpick.metrics import METRICS
 from fedpick.results import Result, concatenate
 from fedpick.sim import release_programs
 from fedpick.storage import RunStore, StoredRun, write_atomic
+from fedpick.validation import check_kind, check_path, shown
 
 LOG = logging.getLogger("fedpick")
 LONG = 10.0  # seconds of work in a batch, about, that are worth checkpoints
@@ -137,7 +139,13 @@ def run(
         folder: Where the runs are stored; what is there already is not run again.
         watch: Called with each batch under way and its result so far.
     """
-    chosen = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    chosen = [experiments] if isinstance(experiments, Experiment) else experiments
+    if not isinstance(chosen, Iterable) or isinstance(chosen, str | Mapping):
+        raise ValueError(f"run: experiments must be an Experiment, or several, got {shown(experiments)}")
+    chosen = list(chosen)
+    for experiment in chosen:
+        check_kind("run", "experiments", experiment, Experiment)
+    check_path("run", "folder", folder)
     store = RunStore(folder)
     run_missing(chosen, store, watch)
     found = []
@@ -164,7 +172,7 @@ def _begun(store: RunStore, wanted: set[str]) -> Iterator[tuple[Batch, Path]]:
             batch = Batch(points, tuple(plain["seeds"]))
             if {run.identity for run in batch.runs} <= wanted:
                 yield batch, path
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             LOG.warning("store: ignoring %s: not written by fedpick (%r)", path, error)
 
 

@@ -71,12 +71,18 @@ class ServerState:
             return {key.removeprefix(start): v for key, v in state.arrays.items() if key.startswith(start)}
 
         clients = ClientTable.from_columns(state.facts["identities"], group("clients"))
-        structure = jax.tree.structure(selector.init(len(clients)))
+        fresh, structure = jax.tree.flatten(selector.init(len(clients)))
+        memory = list(group("selector").values())
+        for old, new in zip(memory, fresh, strict=True):
+            if old.shape != np.shape(new) or old.dtype != np.asarray(new).dtype:
+                raise ValueError(
+                    f"the selector's memory has {old.dtype}{old.shape} where {np.asarray(new).dtype} belongs"
+                )
         return cls(
             ArrayRecord({name: Array(values) for name, values in group("model").items()}),
             clients,
             History.from_entries(entries, int(state.facts["rounds"])),
-            jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in group("selector").values()]),
+            jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in memory]),
             Watch.from_facts(state.facts["watch"]),
             group("strategy"),
             str(state.facts["first_model"]),
@@ -210,7 +216,13 @@ class Checkpointer:
     def _load(self, path: Path) -> ServerState:
         state = load_state(path, owner=self.owner, what=WHAT)
         try:
-            return ServerState.from_state(state, self.selector, self._journal.read())
+            if path != self._path(state.facts["rounds"]):
+                raise ValueError(f"it says that it is of {state.facts['rounds']} rounds")
+            found = ServerState.from_state(state, self.selector, self._journal.read())
+            shapes = {name: array.numpy().shape for name, array in found.arrays.items()}
+            if shapes != {name: tuple(array.shape) for name, array in self.model.items()}:
+                raise ValueError(f"its model has {shapes}")
+            return found
         except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
             what = f"{WHAT} {str(path)!r} has content that this fedpick cannot read"
             raise ForeignStateError(f"{what} ({type(error).__name__}: {error})") from None

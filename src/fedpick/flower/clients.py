@@ -188,8 +188,15 @@ class ClientTable:
     @classmethod
     def from_columns(cls, identities: Sequence[str | None], columns: Mapping[str, NDArray[Any]]) -> "ClientTable":
         """The table with these identities and what ``columns`` returned."""
+        if not isinstance(identities, list) or not all(name is None or isinstance(name, str) for name in identities):
+            raise ValueError("identities must be texts")
         table = cls(len(identities))
         table.identities = list(identities)
+        for name, own in table.columns().items():
+            if name in columns and (columns[name].shape, columns[name].dtype) != (own.shape, own.dtype):
+                raise ValueError(
+                    f"{name} must be {own.dtype}{own.shape}, got {columns[name].dtype}{columns[name].shape}"
+                )
         table._rows = {identity: row for row, identity in enumerate(identities) if identity is not None}
         for name in cls.COLUMNS:
             setattr(table, name, columns.get(name, getattr(table, name)))  # a state of before has fewer

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from fedpick.flower.sizes import SizeLimits
-from fedpick.validation import natural, one_of, require
+from fedpick.validation import check_kind, check_path, natural, one_of, require, shown
 
 OWNER = "Selecting"
 RESUME = "start the run again when clients are back: with a folder, it resumes"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 class OutageError(RuntimeError):
@@ -42,6 +48,7 @@ class Options:
     sizes: Mapping[str, float] | None = None
     size_caps: Mapping[str, float] | None = None
     identity: Literal["reported", "node"] = "reported"
+    norm_bound: float | None = None
 
     def __post_init__(self) -> None:
         require(OWNER, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
@@ -58,19 +65,29 @@ class Options:
         if self.size_cap is not None:
             require(OWNER, "size_cap", self.size_cap, "finite and at least 1", lambda x: (x >= 1) & (x < math.inf))
         for name in ("sizes", "size_caps"):
+            if getattr(self, name) is not None:
+                check_kind(OWNER, name, getattr(self, name), Mapping, " of identities and numbers")
             for identity, size in (getattr(self, name) or {}).items():
                 require(
                     OWNER, f"{name}[{identity!r}]", size, "finite and at least 0", lambda x: (x >= 0) & (x < math.inf)
                 )
         one_of(OWNER, "identity", self.identity, ("reported", "node"))
+        if self.norm_bound is not None:
+            require(
+                OWNER, "norm_bound", self.norm_bound, "finite and above 0", lambda x: (x > 0) & (x < math.inf), one=True
+            )
         for name in ("query", "poll_loss", "train_loss", "square_loss", "duration"):
             if name == "duration" and self.duration is None:
                 continue
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise ValueError(f"{OWNER}: {name} must be a name, got {getattr(self, name)!r}")
-        low, high = self.loss_range
-        if not low < high:
-            raise ValueError(f"{OWNER}: loss_range must be (lowest, highest), got {self.loss_range!r}")
+                raise ValueError(f"{OWNER}: {name} must be a name, got {shown(getattr(self, name))}")
+        bounds = self.loss_range
+        if not isinstance(bounds, tuple | list) or len(bounds) != 2 or not all(map(_is_number, bounds)):
+            raise ValueError(f"{OWNER}: loss_range must be (lowest, highest), got {shown(bounds)}")
+        if not bounds[0] < bounds[1]:
+            raise ValueError(f"{OWNER}: loss_range must be (lowest, highest), got {shown(bounds)}")
+        if self.folder is not None:
+            check_path(OWNER, "folder", self.folder)
 
     @property
     def size_limits(self) -> SizeLimits:

@@ -155,6 +155,12 @@ def difference(reply: Message, model: Mapping[str, NDArray[Any]]) -> dict[str, N
     return {name: (record[name].numpy() - model[name]).astype(np.float32) for name in floats}
 
 
+def scale(reply: Message, model: Mapping[str, NDArray[Any]], factor: float) -> None:
+    """Scale the update of a valid reply, the difference to the model."""
+    (name, record), *_ = reply.content.array_records.items()
+    reply.content[name] = ArrayRecord({part: _scale(array, model[part], factor) for part, array in record.items()})
+
+
 def trained_loss(reply: Message, fault: str | None, key: str) -> float:
     """The loss in training, to judge the model by: NaN where it or the update broke, 0 where it is not reported."""
     if fault is not None and fault.endswith((NOT_FINITE, TOO_LARGE)):
@@ -236,9 +242,7 @@ def weigh(
         for reply, weight in zip(updates, weights.tolist(), strict=True):
             _metrics(reply)[key] = weight
             if abs(total - 1) > 1e-5:
-                (name, record), *_ = reply.content.array_records.items()
-                scaled = {part: _scale(array, model[part], total) for part, array in record.items()}
-                reply.content[name] = ArrayRecord(scaled)
+                scale(reply, model, total)
     _drop_uncommon_metrics(updates)
 
 

@@ -139,6 +139,7 @@ class Adapter:
         selection = current.choice.selection
         model = current.model
         updates = self._valid_updates(server_round, current, replies)
+        norms = current.norms(updates, self.options.norm_bound, state.clients.identities)
         report = current.report(
             self.selector, self.options, updates=updates, seconds=self.seconds, table=self.state.clients
         )
@@ -147,7 +148,7 @@ class Adapter:
         arrays, metrics = None, None
         if updates:
             valid = list(updates.values())
-            state.watch.sent(current.norms(updates))
+            state.watch.sent(norms)
             own = weights[list(updates)] if self.options.weights == "selection" else None
             unify_names(valid, self.wrapped.arrays_key)
             key, clients = self.wrapped.weight_key, [current.choice.seats[i] for i in updates]

@@ -14,6 +14,7 @@ from fedpick.flower.options import Options
 from fedpick.flower.round import Adapter, Aggregated
 from fedpick.flower.trial import TRIAL
 from fedpick.protocol import Selector
+from fedpick.validation import check_strategy, shown
 
 
 class SelectingMixin(Strategy):
@@ -37,6 +38,7 @@ class SelectingMixin(Strategy):
             selector: What picks the clients.
             **options: The keyword options of ``Selecting``.
         """
+        check_strategy("Selecting", selector)
         self.adapter = Adapter(selector, Options(**options), self, inside=super())  # type: ignore[arg-type]
         return self
 
@@ -130,6 +132,8 @@ class Selecting(SelectingMixin, Options):
         size_caps: The most that these clients may report, by identity; ``size_cap`` is then not for them.
         identity: Who a client is: "reported", the name or partition-id that it reports, or "node", its node id, which
             with node authentication belongs to its registered key.
+        norm_bound: An update that is longer than this many times the median of the round is shortened to that; None
+            takes each as it is. It takes three seats to have a median that one of them does not set.
 
     >>> from flwr.serverapp.strategy import FedAvg
     >>> from fedpick import PowerOfChoice
@@ -147,8 +151,9 @@ class Selecting(SelectingMixin, Options):
         elif type(self.strategy).start is not Strategy.start:
             rule = f"one with Flower's own start(); make `class Mine(SelectingMixin, {name})` instead"
         if rule is not None:
-            raise ValueError(f"Selecting: strategy must be {rule}, got {self.strategy!r}")
+            raise ValueError(f"Selecting: strategy must be {rule}, got {shown(self.strategy)}")
         super().__post_init__()
+        check_strategy("Selecting", self.selector)
         self.adapter = Adapter(self.selector, self, self.strategy, inside=self.strategy)
 
     def __repr__(self) -> str:

@@ -1,8 +1,9 @@
 """The training of a round: its messages, what the seats report of it, and its row in the history."""
 
+import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.history import RoundRow
 from fedpick.flower.options import Options
-from fedpick.flower.replies import difference, read_loss, read_seconds
+from fedpick.flower.replies import difference, read_loss, read_seconds, scale
 from fedpick.flower.selection import Choice
 from fedpick.protocol import OF_SEATS, Report, Selector, needs
 from fedpick.updates import lengths, measure
 
+LOG = logging.getLogger("flwr.fedpick")
 _measure = jax.jit(measure)
 
 
@@ -66,13 +68,22 @@ class Round(NamedTuple):
         of_round = {name: value for name, value in of_round.items() if name in wanted}
         return Report(**{name: jnp.asarray(value) for name, value in (found | of_round).items()})
 
-    def norms(self, updates: Mapping[int, Message]) -> dict[int, float]:
-        """The norm of each client's update; of two, the larger one's."""
+    def norms(
+        self, updates: Mapping[int, Message], bound: float | None, names: Sequence[str | None]
+    ) -> dict[int, float]:
+        """The norm of each client's update, of two the larger one's; those above a bound are shortened to it.
+
+        ``bound`` is in medians of the round, and ``names`` has what the clients are called in the log.
+        """
         found: dict[int, float] = {}
-        for i, reply in updates.items():
-            parts = difference(reply, self.model).values()
-            norm = math.sqrt(sum(float(np.square(part, dtype=np.float64).sum()) for part in parts))
-            found[self.choice.seats[i]] = max(norm, found.get(self.choice.seats[i], 0.0))
+        by_seat = {i: _norm(difference(reply, self.model)) for i, reply in updates.items()}
+        most = math.inf if bound is None or not by_seat else bound * float(np.median(list(by_seat.values())))
+        for i, norm in by_seat.items():
+            client = self.choice.seats[i]
+            if norm > most:
+                LOG.warning("fedpick: the update of %s, of norm %.4g, is shortened to %.4g", names[client], norm, most)
+                scale(updates[i], self.model, most / norm)
+            found[client] = max(min(norm, most), found.get(client, 0.0))
         return found
 
     def row(self, returned: list[int], weights: NDArray[Any], losses: NDArray[Any], poll_samples: float) -> RoundRow:
@@ -93,6 +104,10 @@ class Round(NamedTuple):
             asked=choice.asked,
             answers=tuple(np.asarray(choice.losses)[list(choice.asked)].astype(float).tolist()) if choice.asked else (),
         )
+
+
+def _norm(update: Mapping[str, NDArray[Any]]) -> float:
+    return math.sqrt(sum(float(np.square(part, dtype=np.float64).sum()) for part in update.values()))
 
 
 def _by_name(update: Mapping[str, NDArray[Any]]) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:

@@ -106,4 +106,7 @@ class Watch:
     def from_facts(cls, facts: Mapping[str, Any]) -> "Watch":
         """What ``to_facts`` returned."""
         highest, senders, broken = dict(facts["highest"]), dict(facts["senders"]), set(facts["broken"])
+        numbers = [facts["good"], *highest.values(), *senders, *senders.values(), *facts["norms"]]
+        if not all(isinstance(number, int | float) for number in numbers) or not isinstance(facts["good"], int):
+            raise ValueError("what is known of the losses must be numbers")
         return cls(facts["good"], highest, senders, broken, list(facts["norms"]))

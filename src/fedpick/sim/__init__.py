@@ -18,11 +18,9 @@ from fedpick.sim.datasets import (
     FashionMNIST,
     Quadratic,
     Synthetic,
-    fetch_fashion_mnist,
-    find_fashion_mnist,
     quadratic_optimum,
-    verify_fashion_mnist,
 )
+from fedpick.sim.downloads import fetch_fashion_mnist, find_fashion_mnist, verify_fashion_mnist
 from fedpick.sim.federation import Federation, pixels
 from fedpick.sim.files import is_table
 from fedpick.sim.flights import NYCFlights
@@ -34,7 +32,7 @@ from fedpick.sim.networks import Network
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, RobustServer, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.polls import batch_losses, full_losses
-from fedpick.sim.preflight import check_fit
+from fedpick.sim.preflight import check_fit, check_room
 from fedpick.sim.rows import Names
 from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.shakespeare import Shakespeare
@@ -97,6 +95,7 @@ __all__ = [
     "Watch",
     "batch_losses",
     "check_fit",
+    "check_room",
     "distinct",
     "federations_of",
     "fetch_fashion_mnist",

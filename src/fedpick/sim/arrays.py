@@ -9,7 +9,7 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.files import files_of, read_table
 from fedpick.sim.partition import Partition
 from fedpick.sim.samples import Reading, make_federation
-from fedpick.validation import require
+from fedpick.validation import check_function, check_path, check_texts, flag, require, shown
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,16 @@ class Arrays:
     standardize: bool = False
 
     def __post_init__(self) -> None:
-        require(self, "test_share", self.test_share, "at least 0 and below 1", lambda x: (x >= 0) & (x < 1))
+        check_path(self, "path", self.path)
+        require(self, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True, one=True)
+        if self.partition is not None:
+            check_function(self, "partition", self.partition, "Dirichlet(K=30, alpha=0.3)")
+        for name in ("codes", "standardize"):
+            flag(self, name, getattr(self, name))
+        check_texts(self, y=self.y, client=self.client)
+        if not isinstance(self.x, tuple) or not all(isinstance(name, str) for name in self.x):
+            raise ValueError(f"Arrays: x must be a tuple of columns, got {shown(self.x)}")
+        require(self, "test_share", self.test_share, "at least 0 and below 1", lambda x: (x >= 0) & (x < 1), one=True)
 
     @property
     def sha256(self) -> str:

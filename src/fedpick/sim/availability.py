@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from fedpick import sampling
 from fedpick.metrics import SCALAR
 from fedpick.pytrees import pytree
-from fedpick.validation import known, require
+from fedpick.validation import known, natural, require
 
 TRAINING = 3.0  # passes over a sample: forward, and backward at twice its cost
 
@@ -189,6 +189,8 @@ class Devices:
     def __post_init__(self) -> None:
         for name in ("speed", "bandwidth", "deadline"):
             require(self, name, getattr(self, name), "above 0", lambda x: x > 0)
+            rule = "finite where there is one for each client"  # infinity alone is stored as a text
+            require(self, name, getattr(self, name), rule, lambda x: (x < np.inf) | (np.ndim(x) == 0))
         require(self, "deadline", self.deadline, "one number", lambda x: np.ndim(x) == 0)
         require(self, "latency", self.latency, "at least 0", lambda x: x >= 0)
 
@@ -205,9 +207,12 @@ class Devices:
         >>> Devices.lognormal(3).speed.shape
         (3,)
         """
+        K = natural(cls, "num_clients", num_clients)
+        require(cls, "spread", spread, "at least 0 and at most 10", lambda x: (x >= 0) & (x <= 10) & (np.ndim(x) == 0))
+        require(cls, "seed", seed, "at least 0", lambda n: n >= 0, whole=True)
         rng = np.random.default_rng(seed)
         plain = cls(**options)
-        fast, wide = rng.lognormal(0.0, spread, (2, num_clients)).astype(np.float32)
+        fast, wide = rng.lognormal(0.0, spread, (2, K)).astype(np.float32)
         return dataclasses.replace(
             plain, speed=jnp.asarray(plain.speed * fast), bandwidth=jnp.asarray(plain.bandwidth * wide)
         )

@@ -2,7 +2,7 @@
 
 import fnmatch
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,13 @@ class Roles(NamedTuple):
 
 
 def choose_columns(
-    columns: dict[str, Numbers], *, x: Sequence[str] = (), y: str = "", client: str = "", owner: str, partitioned: bool
+    columns: Mapping[str, Numbers],
+    *,
+    x: Sequence[str] = (),
+    y: str = "",
+    client: str = "",
+    owner: str,
+    partitioned: bool,
 ) -> Roles:
     """The roles of columns; what is not named is guessed by its name and its type.
 
@@ -46,7 +52,7 @@ def choose_columns(
     told: list[str] = []
     if not columns:
         raise ValueError(f"{owner} must hold x, got nothing")
-    lower = {name.lower(): name for name in reversed(columns)}
+    lower = {name.lower(): name for name in reversed(list(columns))}
     for name in (y, client):
         if name and name not in columns:
             raise ValueError(f"{owner} must hold {name}, got {few(columns)}{nearest(name, columns)}")
@@ -75,24 +81,24 @@ def _are_labels(column: Numbers) -> bool:
     return column.ndim == 1 and column.dtype.kind in "iubU" and len(np.unique(column)) <= MOST_LABELS
 
 
-def _inputs(columns: dict[str, Numbers], x: Sequence[str], others: Sequence[str], owner: str) -> tuple[str, ...]:
+def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[str], owner: str) -> tuple[str, ...]:
     if x:
         found = [name for pattern in x for name in columns if name == pattern or fnmatch.fnmatchcase(name, pattern)]
         for pattern in x:
             if not any(name == pattern or fnmatch.fnmatchcase(name, pattern) for name in columns):
                 raise ValueError(f"{owner} must hold {pattern}, got {few(columns)}{nearest(pattern, columns)}")
         return tuple(dict.fromkeys(found))
-    rest = {name: column for name, column in columns.items() if name not in others}
+    rest = [name for name in columns if name not in others]  # which are read only where they may be inputs
     for word in WHOLE:
-        if word in rest and (rest[word].ndim > 1 or word == "x"):
+        if word in rest and (word == "x" or columns[word].ndim > 1):
             return (word,)
-    numbers = tuple(name for name, column in rest.items() if column.dtype.kind in "iufb" and column.ndim == 1)
+    numbers = tuple(name for name in rest if columns[name].dtype.kind in "iufb" and columns[name].ndim == 1)
     if not numbers:
         raise ValueError(f"{owner} must hold x, got {few(columns)}; or name the columns of inputs")
     return numbers
 
 
-def stack_inputs(columns: dict[str, Numbers], names: Sequence[str], owner: str) -> Numbers:
+def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: str) -> Numbers:
     """The inputs as one array: a column as it is, several side by side.
 
     Args:
@@ -108,5 +114,8 @@ def stack_inputs(columns: dict[str, Numbers], names: Sequence[str], owner: str) 
             raise ValueError(f"{owner}: {name} must be numbers, got {columns[name].ravel()[:1].tolist()}")
     if len(names) == 1 and (names[0] in WHOLE or columns[names[0]].ndim > 1):
         return columns[names[0]]
+    shapes = {name: columns[name].shape for name in names}
+    if len(set(shapes.values())) > 1:
+        raise ValueError(f"{owner}: inputs must all have the same shape, got {few(map(str, shapes.items()))}")
     with np.errstate(over="ignore"):  # which is found when the numbers are checked
         return np.stack([columns[name].astype(np.float32) for name in names], axis=-1)

@@ -1,30 +1,17 @@
 """Data sets, each a description that makes a federation: the paper's problems, and the small one of digits."""
 
-import gzip
-import hashlib
-import os
-import urllib.error
-import urllib.request
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import platformdirs
 
 from fedpick.metrics import Numbers
+from fedpick.sim.downloads import FILES, find_fashion_mnist, read_idx
 from fedpick.sim.federation import Federation, pixels
+from fedpick.sim.memory import check_memory
 from fedpick.sim.partition import Dirichlet, Partition
-from fedpick.storage import write_atomic
-from fedpick.validation import owner_name, require
-
-MIRROR = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
-MD5 = {
-    "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-    "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-    "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-    "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
-}
+from fedpick.validation import check_function, require
 
 
 class Data(Protocol):
@@ -62,10 +49,11 @@ class Quadratic:
 
     def __post_init__(self) -> None:
         _counts(self, K=self.K, v=self.v)
+        _seed(self)
 
     def federation(self) -> Federation:
         K = self.K
-        _fits(self, K, 20 * (self.v + 4))
+        check_memory(self, f"the data of K={K} clients", 20 * K * (self.v + 4))
         rng = np.random.default_rng(self.seed)
         h, e = rng.uniform(1, 20, (K, 1)), rng.uniform(0, 100, (K, self.v))
         size = rng.uniform(size=K) ** (1 / 3)
@@ -116,12 +104,16 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         _counts(self, K=self.K, dim=self.dim, classes=self.classes)
+        _seed(self)
         for name in ("alpha", "beta"):
-            require(self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
+            require(
+                self, name, getattr(self, name), "finite and at least 0", lambda x: (x >= 0) & (x < np.inf), one=True
+            )
 
     def federation(self) -> Federation:
         alpha, beta, K, dim, classes = self.alpha, self.beta, self.K, self.dim, self.classes
-        _fits(self, K, 8 * 450 * dim)  # 450 samples on average
+        samples = 450 * K  # on average
+        check_memory(self, f"the data of K={K} clients", 8 * (samples * dim + max(samples, dim) * classes))
         rng = np.random.default_rng(self.seed)
         number = np.floor(rng.lognormal(4, 2, K)).astype(np.int64) + 50
         u, shift = rng.normal(0, alpha, K), rng.normal(0, beta, K)
@@ -158,6 +150,10 @@ class Digits:
     extent = (1_797, 64, 10)
     shares_samples = True
 
+    def __post_init__(self) -> None:
+        _seed(self)
+        check_function(self, "partition", self.partition, "Dirichlet(K=30, alpha=0.3)")
+
     def federation(self) -> Federation:
         try:
             from sklearn.datasets import load_digits  # type: ignore[import-untyped]
@@ -184,7 +180,7 @@ class FashionMNIST:
     """Fashion-MNIST (Xiao et al. 2017) dealt out to clients; images stay bytes in memory.
 
     The four official files are looked for in the folder, else in ``FEDPICK_DATA``, there or in its subfolder
-    fashion-mnist; else they are downloaded to the user's cache, and verified by their MD5 sums either way.
+    fashion-mnist; else they are downloaded to the user's cache, and verified by their SHA-256 sums either way.
 
     Args:
         partition: How the samples are dealt out to clients.
@@ -197,10 +193,13 @@ class FashionMNIST:
     extent = (70_000, 784, 10)
     shares_samples = True
 
+    def __post_init__(self) -> None:
+        check_function(self, "partition", self.partition, "Dirichlet(K=100, alpha=0.3)")
+
     def federation(self, folder: str | Path | None = None) -> Federation:
         """The clients and their data; ``folder`` is where the files are."""
         folder = find_fashion_mnist(folder)
-        arrays = {name: _idx(folder / name) for name in MD5}
+        arrays = {name: read_idx(folder / name) for name in FILES}
         x, y, test_x, test_y = arrays.values()
         return Federation.from_partition(
             x,
@@ -213,80 +212,10 @@ class FashionMNIST:
         )
 
 
-def find_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> Path:
-    """The folder with the four official files, downloaded first where there is none.
-
-    Args:
-        data: The folder, or its parent; by default the variable FEDPICK_DATA, then the user's cache.
-        mirror: Where to download from.
-    """
-    given = data if data is not None else os.environ.get("FEDPICK_DATA")
-    if given is not None:
-        for folder in (Path(given), Path(given) / "fashion-mnist"):
-            if all((folder / name).is_file() for name in MD5):
-                return folder
-        source = "data" if data is not None else "FEDPICK_DATA"
-        raise FileNotFoundError(f"FashionMNIST: {source} must be a folder with {', '.join(MD5)}, got {str(given)!r}")
-    return fetch_fashion_mnist(mirror=mirror)
-
-
-def fetch_fashion_mnist(data: str | Path | None = None, mirror: str = MIRROR) -> Path:
-    """Download those of the four official files that are not yet in the folder fashion-mnist.
-
-    Args:
-        data: Parent of the folder; by default the variable FEDPICK_DATA, then the user's cache.
-        mirror: Where to download from.
-    """
-    given = data or os.environ.get("FEDPICK_DATA") or platformdirs.user_cache_path("fedpick")
-    folder = Path(given) / "fashion-mnist"
-    for name in MD5:
-        if not (folder / name).is_file():
-            _download(f"{mirror}/{name}", folder / name, MD5[name])
-    return folder
-
-
-def verify_fashion_mnist(folder: Path) -> list[Path]:
-    """The four files, each as it was published; an error where one is not."""
-    paths = [folder / name for name in MD5]
-    for path in paths:
-        _idx(path)
-    return paths
-
-
-def _download(url: str, path: Path, md5: str) -> None:
-    try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            content = answer.read()
-    except (urllib.error.URLError, OSError) as error:
-        raise ConnectionError(
-            f"FashionMNIST: could not download {url} ({error}); put the official files into a folder and name it with"
-            " the option data or the variable FEDPICK_DATA"
-        ) from None
-    if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
-        raise ValueError(f"FashionMNIST: {url} must have MD5 {md5}, got other content; nothing was kept")
-    write_atomic(path, content, owner="FashionMNIST")
-
-
-def _idx(path: Path) -> Numbers:
-    """The array in an idx file of bytes, after its MD5 sum was verified."""
-    content = path.read_bytes()
-    if hashlib.md5(content, usedforsecurity=False).hexdigest() != MD5[path.name]:
-        rule = f"must have MD5 {MD5[path.name]}"
-        raise ValueError(f"FashionMNIST: {path.name} {rule}, got another: it is truncated or altered")
-    plain = gzip.decompress(content)
-    shape = np.frombuffer(plain, ">i4", count=plain[3], offset=4)
-    return np.frombuffer(plain, np.uint8, offset=4 + 4 * plain[3]).reshape(shape)
-
-
-def _fits(owner: object, K: int, each: int) -> None:
-    """A federation that is larger than the machine is an error now, and not a process that is killed in a while."""
-    if hasattr(os, "sysconf"):
-        have, need = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), K * each
-        if need > have:
-            rule = f"small enough for its data (about {need / 1e9:,.0f} GB) to fit into memory ({have / 1e9:,.0f} GB)"
-            raise ValueError(f"{owner_name(owner)}: K must be {rule}, got {K}")
-
-
 def _counts(owner: object, **numbers: int) -> None:
     for name, value in numbers.items():
-        require(owner, name, value, "at least 1", lambda n: n >= 1, whole=True)
+        require(owner, name, value, "at least 1", lambda n: n >= 1, whole=True, one=True)
+
+
+def _seed(owner: Any) -> None:
+    require(owner, "seed", owner.seed, "at least 0", lambda n: n >= 0, whole=True, one=True)

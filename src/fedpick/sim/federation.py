@@ -14,10 +14,23 @@ from jaxtyping import Array, Float, Int, Real
 from fedpick.metrics import Numbers
 from fedpick.pytrees import pytree, static
 from fedpick.sim.host_samples import HostSamples, has_room
-from fedpick.sim.rows import Names, check_below, check_labels, few, held_out, narrow, number, plain
+from fedpick.sim.rows import (
+    Names,
+    check_below,
+    check_labels,
+    check_mixed,
+    few,
+    held_out,
+    joined,
+    narrow,
+    numbered,
+    pair,
+    samples,
+)
 from fedpick.sim.summary import Summary
-from fedpick.validation import natural
+from fedpick.validation import check_kind, natural, require
 
+MOST_CLASSES = 1_000_000
 OWN = ("order", "start", "count", "size", "test_order")  # what a federation for each run has for each
 
 
@@ -174,26 +187,32 @@ class Federation:
             on_host: Whether the inputs stay in the host's memory, or in the file that x is mapped from
                 (``numpy.memmap``), and are fetched for each round; by default where the device has no room for them.
         """
-        x, y, client = np.asarray(x), plain(y), plain(client)
-        test_x, test_y = (np.asarray(test[0]), plain(test[1])) if test else (x[:0], y[:0])
-        client, called = _numbered("client", client, gaps=num_clients is None)
-        both, labels = _numbered("y", np.concatenate([y, test_y]) if y.ndim == test_y.ndim == 1 else y)
+        given = ("x", x), ("y", y), ("client", client), *zip(("test x", "test y"), pair(test), strict=True)
+        x, y, client, test_x, test_y = (samples(f"Federation: {which}", values) for which, values in given)
+        test_x, test_y = (x[:0], y[:0]) if test is None else (test_x, test_y)
+        require(cls, "test_share", test_share, "at least 0 and below 1", lambda share: (share >= 0) & (share < 1))
+        require(cls, "seed", seed, "at least 0", lambda n: n >= 0, whole=True)
+        check_kind(cls, "names", names, Names)
+        client, called = numbered("client", client, gaps=num_clients is None)
+        both, labels = numbered("y", joined("Federation: y", [y, test_y]) if y.ndim == test_y.ndim == 1 else y)
         y, test_y = (both[: len(y)], both[len(y) :]) if y.ndim == test_y.ndim == 1 else (both, test_y)
-        names = Names(names.clients or called, names.labels or labels)
-        for row in client if client.ndim == 2 else [client]:
-            check_labels("client", row, len(x))
+        for name_, rows in (*(("client", row) for row in (client if client.ndim == 2 else [client])), ("y", y)):
+            check_labels(name_, rows, len(x))
+        K = int(client.max()) + 1 if num_clients is None else natural(cls, "num_clients", num_clients)
+        check_below("client", client, K, "num_clients")
+        if len(x) < K:  # before anything of that size is allocated
+            raise ValueError(f"Federation: num_clients must be at most the {len(x)} samples, got {K}")
         if test is None and test_share and client.ndim == 1:
             out = held_out(client, test_share, seed)
             test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
-        K = int(client.max()) + 1 if num_clients is None else natural(cls, "num_clients", num_clients)
-        check_below("client", client, K, "num_clients")
         x = narrow("Federation: x", x)
-        check_labels("y", y, len(x))
         test_x = narrow("Federation: test x", test_x)
         check_labels("test y", test_y, len(test_x), empty=True)
+        check_mixed("Federation", x, test_x)
         if test_x.shape[1:] != x.shape[1:]:
             raise ValueError(f"Federation: test x must have samples of shape {x.shape[1:]}, got {test_x.shape[1:]}")
         total = int(max(y.max(), test_y.max(initial=0))) + 1 if classes is None else natural(cls, "classes", classes)
+        require(cls, "classes", total, f"at most {MOST_CLASSES:,}", lambda n: n <= MOST_CLASSES)
         check_below("y", y, total, "classes")
         check_below("test y", test_y, total, "classes")
         count = np.stack([np.bincount(row, minlength=K) for row in client.reshape(-1, len(x))])
@@ -224,7 +243,7 @@ class Federation:
             name=name,
             order=order,
             host=HostSamples(x) if on_host else None,
-            names=names,
+            names=Names(names.clients or called, names.labels or labels),
         )
 
     @classmethod
@@ -269,19 +288,6 @@ class Federation:
 def _by_client(client: Numbers, K: int) -> Numbers:
     """The samples in the order by client; clients as short numbers, which are sorted ten times faster."""
     return np.argsort(client.astype(np.min_scalar_type(K)), kind="stable").astype(np.int32)
-
-
-def _numbered(name: str, values: Numbers, gaps: bool = False) -> tuple[Numbers, tuple[str, ...]]:
-    """Whole numbers as they are, others numbered, with their names; where there are gaps, these numbers too."""
-    if values.dtype.kind in "iu" and values.ndim == 1 and gaps and len(values) and values.min() >= 0:
-        if values.max() < 2 * len(values) and np.bincount(values).all():
-            return values, ()
-    elif values.dtype.kind in "iu" or values.ndim != 1 or not len(values):
-        return values, ()
-    numbers, called = number(values, f"Federation: {name}")
-    if values.dtype.kind == "f" and not gaps:
-        return values.astype(np.int64), ()
-    return numbers, () if called == tuple(map(str, range(len(called)))) else called
 
 
 def _part_size(samples: int, K: int) -> int:

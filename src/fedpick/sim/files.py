@@ -3,7 +3,6 @@
 import csv
 import importlib.util
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedpick.metrics import Numbers
+from fedpick.sim.archives import read_archive
 from fedpick.sim.rows import plain
 
 KINDS = (".npz", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".json")
@@ -22,8 +22,8 @@ class Table(NamedTuple):
     ``first`` is the number that a person counts the first row as, and ``unit`` what it is then called.
     """
 
-    columns: dict[str, Numbers]
-    test: dict[str, Numbers] | None = None
+    columns: Mapping[str, Numbers]
+    test: Mapping[str, Numbers] | None = None
     words: Mapping[str, tuple[str, ...]] = {}
     first: int = 0
     unit: str = "row"
@@ -58,7 +58,8 @@ def read_table(path: str) -> Table:
         raise FileNotFoundError(f"Arrays: path must be {kind}, got {path!r}, where there is none")
     try:
         if file.suffix == ".npz":
-            return _npz(path)
+            columns, test = read_archive(path)
+            return Table(columns, test=test)
         if file.suffix == ".json":
             return _leaf([file], file)
         if file.suffix in (".csv", ".tsv"):
@@ -232,36 +233,6 @@ def _leaf_columns(files: list[Path]) -> dict[str, Numbers]:
             parts["y"] += data["y"]
             parts["client"] += [user] * len(data["y"])
     return {name: _column(values) for name, values in parts.items()}
-
-
-def _npz(path: str) -> Table:
-    arrays: dict[str, Numbers] = {}
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            for name in file.files:
-                arrays[name] = _unpickled(file, name, path)
-    except _PickledError:
-        raise
-    except Exception as error:  # a zip, a pickle, a text: many kinds of wrong
-        error = error if zipfile.is_zipfile(path) else ValueError("it is no archive that numpy.savez wrote")
-        raise ValueError(f"Arrays: path must be an .npz of plain arrays, got {path!r} ({error})") from None
-    test = {name.removeprefix("test_"): arrays.pop(name) for name in tuple(arrays) if name.startswith("test_")}
-    return Table(arrays, test=test or None)
-
-
-class _PickledError(ValueError):
-    """An array of Python objects."""
-
-
-def _unpickled(file: Any, name: str, path: str) -> Numbers:
-    try:
-        array: Numbers = file[name]
-    except ValueError as error:
-        if "Object arrays" not in str(error):
-            raise
-        cure = "save a sparse matrix as x.toarray()" if name.endswith("x") else f"save texts as {name}.astype(str)"
-        raise _PickledError(f"Arrays: {name} in {path!r} must be a plain array, got objects: {cure}") from None
-    return array
 
 
 def _polars(what: str) -> Any:

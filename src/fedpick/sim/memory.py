@@ -1,6 +1,31 @@
-"""The memory of devices."""
+"""The memory of devices, and of the host."""
+
+import os
+from typing import Any
 
 import jax
+
+from fedpick.validation import owner_name
+
+
+def check_memory(owner: object, what: str, need: float) -> None:
+    """Raise where so many bytes are more than the machine has: now, and not as a process that is killed in a while.
+
+    Args:
+        owner: Who needs them.
+        what: What needs them, such as "the model".
+        need: Bytes, about.
+    """
+    if hasattr(os, "sysconf"):
+        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if need > have:
+            rule = f"{what} must fit into memory ({have / 1e9:,.0f} GB)"
+            raise ValueError(f"{owner_name(owner)}: {rule}, got about {need / 1e9:,.0f} GB")
+
+
+def tree_bytes(shapes: Any) -> int:
+    """The bytes of a pytree of arrays, or of their shapes."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
 def free_memory(device: jax.Device) -> int | None:

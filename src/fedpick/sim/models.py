@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fedpick.sim.federation import Federation
 from fedpick.sim.layers import classes_of, flat, inputs_of, kept, uniform_layer
-from fedpick.validation import one_of, require
+from fedpick.validation import one_of, require, shown
 
 Params = Any
 Objective = Literal["cross-entropy", "minus-probability"]
@@ -177,9 +177,12 @@ class MLP:
     objective: Objective = "cross-entropy"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.hidden, tuple):
+            raise ValueError(f"MLP: hidden must be a tuple of widths, got {shown(self.hidden)}")
         for width in self.hidden:
-            require(self, "hidden", width, "at least 1", lambda n: n >= 1, whole=True)
-        require(self, "dropout", self.dropout, "at least 0 and below 1", lambda rate: (rate >= 0) & (rate < 1))
+            require(self, "hidden", width, "at least 1", lambda n: n >= 1, whole=True, one=True)
+        rule = "at least 0 and below 1"
+        require(self, "dropout", self.dropout, rule, lambda rate: (rate >= 0) & (rate < 1), one=True)
         one_of(self, "objective", self.objective, get_args(Objective))
 
     def build(self, federation: Federation) -> Model:
@@ -199,6 +202,10 @@ class QuadraticModel:
     """
 
     spread: float = 100.0
+
+    def __post_init__(self) -> None:
+        rule = "finite and at least 0"
+        require(self, "spread", self.spread, rule, lambda x: (x >= 0) & (x < jnp.inf), one=True)
 
     def build(self, federation: Federation) -> Model:
         if federation.classes != 1:

@@ -50,7 +50,7 @@ class Server:
 
     def __post_init__(self) -> None:
         require(self, "eta", self.eta, "finite and above 0", lambda x: (x > 0) & (x < jnp.inf))
-        if self.optimizer != "average":
+        if not (isinstance(self.optimizer, str) and self.optimizer == "average"):
             optimizer(self, self.optimizer)
 
     def init(self, params: Params) -> Any:

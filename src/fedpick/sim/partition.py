@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedpick.metrics import Numbers
-from fedpick.validation import require
+from fedpick.validation import flag, require
 
 
 class Partition(Protocol):
@@ -65,8 +65,9 @@ class Dirichlet:
 
     def __post_init__(self) -> None:
         _clients(self)
-        require(self, "alpha", self.alpha, "finite and above 0", lambda a: (a > 0) & (a < np.inf))
-        require(self, "least", self.least, "at least 1", lambda n: n >= 1, whole=True)
+        require(self, "alpha", self.alpha, "finite and above 0", lambda a: (a > 0) & (a < np.inf), one=True)
+        flag(self, "capped", self.capped)
+        require(self, "least", self.least, "at least 1", lambda n: n >= 1, whole=True, one=True)
 
     def __call__(self, labels: Numbers) -> Numbers:
         _enough(self, labels)
@@ -117,7 +118,7 @@ class Shards:
 
     def __post_init__(self) -> None:
         _clients(self)
-        require(self, "per_client", self.per_client, "at least 1", lambda n: n >= 1, whole=True)
+        require(self, "per_client", self.per_client, "at least 1", lambda n: n >= 1, whole=True, one=True)
 
     def __call__(self, labels: Numbers) -> Numbers:
         shards = self.K * self.per_client
@@ -152,12 +153,15 @@ class PowerLaw:
 
     def __post_init__(self) -> None:
         _clients(self)
-        require(self, "a", self.a, "finite and above 0", lambda a: (a > 0) & (a < np.inf))
+        require(self, "a", self.a, "finite and above 0", lambda a: (a > 0) & (a < np.inf), one=True)
 
     def __call__(self, labels: Numbers) -> Numbers:
         _enough(self, labels)
         rng = np.random.default_rng(self.seed)
-        part = rng.uniform(size=self.K) ** (1 / self.a)
+        drawn = rng.uniform(size=self.K)
+        part = drawn ** (1 / self.a)
+        if not part.sum() > 0:  # a is so small that all of them are 0 in double precision
+            part = np.exp((np.log(drawn) - np.log(drawn.max())) / self.a)
         # One sample each, the rest by share.
         client = np.repeat(np.arange(self.K), 1 + rng.multinomial(len(labels) - self.K, part / part.sum()))
         return rng.permutation(client)
@@ -174,8 +178,8 @@ def _by_label(labels: Numbers) -> list[Numbers]:
 
 
 def _clients(partition: Any) -> None:
-    require(partition, "K", partition.K, "at least 1", lambda k: k >= 1, whole=True)
-    require(partition, "seed", partition.seed, "at least 0", lambda s: s >= 0, whole=True)
+    require(partition, "K", partition.K, "at least 1", lambda k: k >= 1, whole=True, one=True)
+    require(partition, "seed", partition.seed, "at least 0", lambda s: s >= 0, whole=True, one=True)
 
 
 def _enough(partition: Any, labels: Numbers) -> None:

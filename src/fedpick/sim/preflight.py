@@ -9,21 +9,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.metrics import METRICS
-from fedpick.protocol import FACTS, Clients, Selector, needs, round_keys
+from fedpick.protocol import FACTS, Clients, Selector, init_key, needs, round_keys
 from fedpick.sim.availability import Availability, Devices, Failures
 from fedpick.sim.federation import Federation
 from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local
+from fedpick.sim.memory import check_memory, tree_bytes
 from fedpick.sim.models import Model
 from fedpick.sim.optimizers import Server
 from fedpick.sim.records import Record
 from fedpick.sim.stacking import federations_of
-from fedpick.validation import require
+from fedpick.validation import check_path, check_strategy, flag, require, shown
 
 
-def check_options(rounds: Any, every: Any, until: Any, watch: Any) -> int:
+def check_options(rounds: Any, every: Any, until: Any, watch: Any, checkpoint: Any, **flags: Any) -> int:
     """Check the options of `simulate`; the number of rounds between evaluations."""
     require("simulate", "rounds", rounds, "at least 1", lambda n: n >= 1, whole=True)
+    if checkpoint is not None:
+        check_path("simulate", "checkpoint", checkpoint)
+    for name, value in flags.items():
+        flag("simulate", name, value)
     every = max(1, rounds // 50) if every is None else every
     require("simulate", "every", every, "at least 1", lambda n: n >= 1, whole=True)
     if until is not None and not (
@@ -48,9 +53,10 @@ def resolve(data: Any, model: Any) -> tuple[Federation, Model]:
 
 
 def check_kinds(
-    federation: Any, model: Any, selector: Any, local: Any, server: Any, failures: Any, devices: Any, liars: Any
+    federation: Any, model: Any, selector: Any, local: Any, server: Any, availability: Any, *more: Any
 ) -> None:
     """Check the types of the arguments, and the shapes and dtypes that the model gives."""
+    failures, devices, liars = more
     expected = {
         "federation": (federation, Federation),
         "model": (model, Model),
@@ -63,9 +69,10 @@ def check_kinds(
     for name, (value, kind) in expected.items():
         if not isinstance(value, kind):
             other = "; from_apply makes one of Flax and others, and PyTorch's run on Flower" if name == "model" else ""
-            raise ValueError(f"simulate: {name} must be a {kind.__name__}{other}, got {value!r}")
-    if isinstance(selector, type) or not hasattr(selector, "propose"):
-        raise ValueError(f"simulate: selector must be a strategy, such as PowerOfChoice(m=3, d=6), got {selector!r}")
+            raise ValueError(f"simulate: {name} must be a {kind.__name__}{other}, got {shown(value)}")
+    check_strategy("simulate", selector)
+    if isinstance(availability, type) or not callable(availability):
+        raise ValueError(f"simulate: availability must be one, such as Always(), got {shown(availability)}")
     params = jax.eval_shape(lambda: model.init(round_keys(0, 0).world))
     for leaf in jax.tree.leaves(params):
         if getattr(leaf, "dtype", None) != jnp.float32:
@@ -104,6 +111,16 @@ def check_fit(federation: Federation, selector: Selector[Any], *worlds: Availabi
         jax.eval_shape(lambda s=one: s.propose(keys.propose, s.init(K), clients))
     for world in worlds:
         jax.eval_shape(lambda world=world: world(keys.world, 0, K))
+
+
+def check_room(federation: Federation, model: Model, seats: int, *, runs: int, rounds: int, every: int) -> int:
+    """Raise where the models of all runs, or the tables of all rounds, are more than memory; the bytes of a model."""
+    K, evaluations = federation.num_clients, -(-rounds // every) + 1
+    size = tree_bytes(jax.eval_shape(lambda: model.init(init_key(0))))
+    check_memory("simulate", f"the models of {runs:,} runs", runs * size)
+    rows = 4 * runs * (rounds * (2 * seats + len(Record._fields)) + evaluations * 2 * K)
+    check_memory("simulate", f"the records of {rounds:,} rounds in {runs:,} runs", rows)
+    return size
 
 
 def check_first_losses(client_loss: Any) -> None:

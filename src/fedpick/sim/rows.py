@@ -1,11 +1,13 @@
 """Arrays with a row per sample: what they must be, and the numbers of clients and labels that have names."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedpick.metrics import Numbers
+from fedpick.validation import shown
 
 CHECKED = 100_000  # rows at a time, for a table of all is a quarter of the data more
 
@@ -45,6 +47,50 @@ def plain(values: Any) -> Numbers:
     return texts if array.size else array.astype(float)
 
 
+def samples(name: str, values: Any) -> Numbers:
+    """An array with a row per sample, or one sentence.
+
+    Args:
+        name: What error messages begin with, such as "Federation: x".
+        values: What a caller gave.
+
+    >>> samples("Federation: x", [[0.1], [0.2]]).shape
+    (2, 1)
+    """
+    try:
+        array = plain(values)
+    except (ValueError, TypeError, OverflowError):  # lists of different lengths, and what NumPy cannot hold
+        raise ValueError(f"{name} must be an array with a row per sample, got {shown(values)}") from None
+    if array.ndim < 1:
+        raise ValueError(f"{name} must have a row per sample, got {shown(values)}")
+    return array
+
+
+def pair(test: Any) -> tuple[Any, Any]:
+    """Inputs and labels of a test set, empty where there is none."""
+    if test is None:
+        return (), ()
+    if not isinstance(test, tuple | list) or len(test) != 2:
+        raise ValueError(f"Federation: test must be a pair of inputs and labels, got {shown(test)}")
+    return test[0], test[1]
+
+
+def check_mixed(owner: str, x: Numbers, test_x: Numbers) -> None:
+    """Raise where one of the two is bytes and the other is not: they would be normalised alike."""
+    if len(test_x) and (x.dtype == np.uint8) != (test_x.dtype == np.uint8):
+        rule = "x and test x must both be bytes (uint8), or neither"
+        raise ValueError(f"{owner}: {rule}, got {x.dtype} and {test_x.dtype}")
+
+
+def joined(name: str, parts: Sequence[Numbers]) -> Numbers:
+    """Labels of two sets as one array; one sentence where they are of kinds that do not mix."""
+    kinds = {"number" if part.dtype.kind in "iufb" else part.dtype.kind for part in parts if part.size}
+    if len(kinds) > 1:
+        dtypes = " and ".join(str(part.dtype) for part in parts)
+        raise ValueError(f"{name} must be of the same kind in the training data and in the test set, got {dtypes}")
+    return np.concatenate([part for part in parts if part.size] or parts[:1])
+
+
 def number(values: Numbers, what: str) -> tuple[Numbers, tuple[str, ...]]:
     """The values as 0, 1, ... in their order, and what each is called.
 
@@ -67,6 +113,19 @@ def number(values: Numbers, what: str) -> tuple[Numbers, tuple[str, ...]]:
     return numbers.astype(np.int64), tuple(map(str, found.tolist()))
 
 
+def numbered(name: str, values: Numbers, gaps: bool = False) -> tuple[Numbers, tuple[str, ...]]:
+    """Whole numbers as they are, others numbered, with their names; where there are gaps, these numbers too."""
+    if values.dtype.kind in "iu" and values.ndim == 1 and gaps and len(values) and values.min() >= 0:
+        if values.max() < 2 * len(values) and np.bincount(values).all():
+            return values, ()
+    elif values.dtype.kind in "iu" or values.ndim != 1 or not len(values):
+        return values, ()
+    numbers, called = number(values, f"Federation: {name}")
+    if values.dtype.kind == "f" and not gaps:
+        return values.astype(np.int64), ()
+    return numbers, () if called == tuple(map(str, range(len(called)))) else called
+
+
 def _check_rows(good: Any, rule: str, values: Any) -> None:
     if not good.all():
         row = int(np.argmin(good))
@@ -82,6 +141,8 @@ def narrow(name: str, x: Numbers) -> Numbers:
     """
     if x.dtype.kind not in "iufb" or x.ndim < 1:
         raise ValueError(f"{name} must be numbers, a row per sample, got dtype {x.dtype}, shape {x.shape}")
+    if 0 in x.shape[1:]:
+        raise ValueError(f"{name} must have at least one number per sample, got shape {x.shape}")
     if x.dtype == np.uint8:
         return x
     with np.errstate(over="ignore"):

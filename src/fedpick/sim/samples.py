@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from fedpick.sim.columns import choose_columns, stack_inputs
 from fedpick.sim.federation import Federation, as_float, pixels
 from fedpick.sim.files import Table
 from fedpick.sim.partition import Partition
-from fedpick.sim.rows import Names, few, held_out, narrow, number, plain
+from fedpick.sim.rows import Names, check_mixed, few, held_out, joined, narrow, number, plain, samples
 
 SCALE = 10.0  # of inputs, above which plain gradient descent rarely works
 SAMPLED = 20_000  # rows that are looked at for it
@@ -56,6 +56,8 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
     columns, partition = table.columns, how.partition
     roles = choose_columns(columns, x=how.x, y=how.y, client=how.client, owner=owner, partitioned=partition is not None)
     x, y = stack_inputs(columns, roles.x, owner), columns[roles.y]
+    for called, column in ((roles.x[0] if len(roles.x) == 1 else "x", x), (roles.y, y)):
+        samples(f"{owner}: {called}", column)
     if not len(y) or len(x) != len(y):
         rule = f"x and {roles.y} must have the same number of rows, above 0"
         raise ValueError(f"{owner}: {rule}, got {len(x)} and {len(y)}")
@@ -66,11 +68,12 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
     if partition is not None and (how.client or "client" in columns):
         raise ValueError(f"{owner} has clients, so partition must be left out")
     test = None if table.test is None else _test(table.test, roles.x, roles.y, owner)
+    holders = None if partition is not None else columns[roles.client]
     with _counted(table, owner):
         x = narrow("x", x)
         y, test_y, labels = _labels(y, None if test is None else test[1], roles.y, table.words.get(roles.y, ()))
         if partition is None:
-            client = plain(columns[roles.client])
+            client = plain(holders)
             if client.shape != y.shape:
                 raise ValueError(f"client must have one entry per sample ({len(y)}), got shape {client.shape}")
             client, clients = number(client, roles.client)
@@ -81,6 +84,7 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
         test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
     else:
         test_x = narrow(f"{owner}: test x", test[0])
+        check_mixed(owner, x, test_x)
     if how.standardize:
         x, test_x = _standardized(x, test_x)
     elif not (x.dtype == np.uint8 or how.codes):
@@ -99,7 +103,7 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
     )
 
 
-def _test(columns: dict[str, Numbers], x: Sequence[str], y: str, owner: str) -> tuple[Numbers, Numbers]:
+def _test(columns: Mapping[str, Numbers], x: Sequence[str], y: str, owner: str) -> tuple[Numbers, Numbers]:
     for column in (*x, y):
         if column not in columns:
             raise ValueError(f"{owner} must hold test_{column}, got {few(f'test_{name}' for name in columns)}")
@@ -114,9 +118,9 @@ def _labels(
     for part, called in zip(both, (name, f"test_{name}"), strict=False):
         if part.ndim != 1:
             raise ValueError(f"{called} must be one label per sample, got shape {part.shape}")
-    numbers, labels = number(np.concatenate(both), name)
+    numbers, labels = number(joined(name, both), name)
     if words and both[0].dtype.kind in "iu":
-        numbers, labels = np.concatenate(both), words
+        numbers, labels = joined(name, both), words
     return numbers[: len(y)], numbers[len(y) :], labels
 
 

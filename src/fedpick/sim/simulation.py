@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fedpick.metrics import Numbers, Payload
-from fedpick.protocol import Selector, init_key, payload
+from fedpick.protocol import Selector, payload
 from fedpick.results import Result
 from fedpick.sim import preflight
 from fedpick.sim._engine import multihost as hosts
@@ -34,6 +34,7 @@ from fedpick.sim.round import Setup
 from fedpick.sim.rows import Names
 
 CHUNK = 100  # rounds, about
+RECORDED = 10  # a checkpoint is written as a whole, when this part of its rounds is new: what is written stays linear
 LOG = logging.getLogger("fedpick")
 
 
@@ -78,7 +79,8 @@ def simulate(
         liars: Which clients lie, and about what.
         every: The number of rounds between evaluations; a fiftieth of all by default.
         until: Stop once every run has reached a target, such as ``("test_accuracy", 0.6)``.
-        checkpoint: A file that is written after each chunk, and from which an interrupted call resumes bit for bit.
+        checkpoint: A file that is written after each chunk, and in long runs each time that a tenth of the rounds is
+            new, from which an interrupted call resumes bit for bit.
         progress: Whether to show a progress bar; by default on a terminal only.
         watch: Called with the result so far (read-only) before the first round and after each chunk of about a
             hundred, in the thread of this call.
@@ -93,14 +95,17 @@ def simulate(
     >>> result.metrics["loss"].shape
     (3, 5)
     """
-    every = preflight.check_options(rounds, every, until, watch)
+    flags = {"jit": jit, "spread_seats": spread_seats}
+    every = preflight.check_options(rounds, every, until, watch, checkpoint, **flags)
     data, built = preflight.resolve(federation, model)
-    preflight.check_kinds(data, built, selector, local, server, failures, devices, liars)
+    preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
     world = (availability, failures, devices, liars.lies() if liars.share > 0 else None)
     runs, names = sweep(Setup(lean, built, selector, local, server, *world), seeds)
     preflight.check_fit(data, runs.setup.selector, availability, failures)
+    seats = selector.m or data.num_clients
+    model_bytes = preflight.check_room(data, built, seats, runs=len(names), rounds=rounds, every=every)
     preflight.warn_of_small_clients(data, local)
     mine = range(len(names)) if spread_seats else hosts.shares(len(names))[jax.process_index()]
     hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
@@ -108,7 +113,7 @@ def simulate(
     keep_programs()
     runner: Runner = Bundles(runs.rows(mine), spread_seats) if jit else EagerRuns(runs.rows(mine))
     cadence = Cadence.even(rounds, every, CHUNK)
-    tables = _Tables.begin(runner.begin(cadence), selector.m or data.num_clients)
+    tables = _Tables.begin(runner.begin(cadence), seats)
     file = None
     if checkpoint is not None:
         file = Checkpoint(Path(checkpoint), fingerprint(trace_chunk(runs, cadence), runs, rounds, every))
@@ -119,17 +124,18 @@ def simulate(
             runner.state, tables = rows(saved, mine)
     preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
     share = np.asarray(runs.setup.federation.share)
-    output = _Output(
-        names, mine, share, _model_bytes(built), payload(selector), cadence, file, watch, data.names.clients
-    )
+    output = _Output(names, mine, share, model_bytes, payload(selector), cadence, file, watch, data.names.clients)
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
             output.show(tables)
+            kept = tables.rounds
             while tables.rounds < rounds and not (until and hosts.all_agree(output.reached(until, tables))):
                 tick = functools.partial(bar.part, tables.rounds, cadence.step(tables.rounds))
                 tables = tables.append(runner.play(tables.rounds, cadence, tick), cadence)
-                output.save(runner, tables)
+                if tables.rounds == rounds or tables.rounds - kept >= tables.rounds // RECORDED:
+                    output.save(runner, tables)
+                    kept = tables.rounds
                 bar.update(tables.rounds, tables.evaluations.loss[:, -1])
                 output.show(tables)
     except KeyboardInterrupt:
@@ -236,8 +242,3 @@ def _read_only(array: Any) -> Any:
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
-
-
-def _model_bytes(model: Model) -> int:
-    shapes = jax.eval_shape(lambda: model.init(init_key(0)))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))

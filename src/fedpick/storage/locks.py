@@ -23,14 +23,26 @@ def held(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def lockable(path: Path) -> Iterator[None]:
+    """An error that names the file where the system does not let us lock it: a read-only folder, a full disk."""
+    try:
+        yield
+    except filelock.Timeout:  # an OSError, too
+        raise
+    except OSError as error:
+        raise OSError(f"store: {str(path)!r} cannot be locked ({error.strerror or error})") from None
+
+
+@contextlib.contextmanager
 def acquired(path: Path, folder: Path) -> Iterator[None]:
     """The lock of this file, in this store."""
     lock = filelock.FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        LOG.warning("another fedpick is at work in %s; waiting until it ends", folder)
-        lock.acquire()
+    with lockable(path):
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout:
+            LOG.warning("another fedpick is at work in %s; waiting until it ends", folder)
+            lock.acquire()
     try:
         yield
     finally:
@@ -41,7 +53,8 @@ def occupied(folder: Path, *, owner: str, wait: float) -> contextlib.ExitStack:
     """The lock of the folder, until what this returns is closed; an error where another process keeps it."""
     stack, lock = contextlib.ExitStack(), filelock.FileLock(folder / "lock")
     try:
-        stack.enter_context(lock.acquire(timeout=wait))
+        with lockable(folder / "lock"):
+            stack.enter_context(lock.acquire(timeout=wait))
     except filelock.Timeout:
         raise ValueError(f"{owner}: folder {str(folder)!r} must not be in use by another process") from None
     stack.enter_context(held(folder))

@@ -29,8 +29,9 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.storage.atomic import PART, write_atomic
-from fedpick.storage.locks import acquired, held, lock_is_ours, occupied
+from fedpick.storage.locks import acquired, held, lock_is_ours, lockable, occupied
 from fedpick.storage.provenance import Provenance, device, plain_numbers, versions
+from fedpick.validation import check_path
 
 LOG = logging.getLogger("fedpick")
 FORMAT = 2  # of experiment.json and of findings
@@ -60,6 +61,7 @@ class RunStore:
     """
 
     def __init__(self, folder: str | Path) -> None:
+        check_path("store", "folder", folder)
         self.folder = Path(folder)
         try:
             (self.folder / "runs").mkdir(parents=True, exist_ok=True)
@@ -104,8 +106,9 @@ class RunStore:
         Args:
             name: What is worked on.
         """
-        (self.folder / LEASES).mkdir(exist_ok=True)
         lock = filelock.FileLock(self.folder / LEASES / f"{name}.lock")
+        with lockable(self.folder / LEASES):
+            (self.folder / LEASES).mkdir(exist_ok=True)
         with filelock.FileLock(self.folder / "lock"), contextlib.suppress(filelock.Timeout):
             lock.acquire(timeout=0)
         try:
@@ -166,7 +169,10 @@ class RunStore:
         about["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         files["experiment.json"] = _json({**about, "checksum": _checksum(about)})
         place = self.folder / "runs" / identity
-        part = Path(tempfile.mkdtemp(dir=place.parent, prefix=PART))
+        try:
+            part = Path(tempfile.mkdtemp(dir=place.parent, prefix=PART))
+        except OSError as error:
+            raise OSError(f"store: {str(place)!r} cannot be written ({error.strerror or error})") from None
         old = part.with_name(f"{part.name}-old")
         try:
             for name, data in files.items():

@@ -68,13 +68,24 @@ class Network:
         for port in self.ports:
             self._until_open(port)
 
-    def supernode(self, client: int, *security: str) -> str:
-        """Start the SuperNode of a client, --insecure unless options are given; returns the name of the process."""
-        name = f"supernode-{client}"
+    def supernode(
+        self, client: int, *security: str, superlink: int | None = None, name: str = "", role: str = ""
+    ) -> str:
+        """Start the SuperNode of a client, --insecure unless options are given; returns the name of the process.
+
+        Args:
+            client: Its partition-id.
+            *security: Its options for TLS and authentication.
+            superlink: The port that it connects to; the SuperLink's own unless given.
+            name: The name of the process; "supernode-" and the partition-id unless given.
+            role: What else its node config says of it.
+        """
+        name = name or f"supernode-{client}"
         (port,) = free_ports(1)
         own = ["--port", str(port)] if self.one_port else ["--clientappio-api-address", f"127.0.0.1:{port}"]
-        fleet = self.ports[0 if self.one_port else 1]
-        where = ["--superlink", f"127.0.0.1:{fleet}", "--node-config", f"partition-id={client}"]
+        fleet = superlink or self.ports[0 if self.one_port else 1]
+        config = f"partition-id={client}" + (f" role={json.dumps(role)}" if role else "")
+        where = ["--superlink", f"127.0.0.1:{fleet}", "--node-config", config]
         self.start(name, [_tool("flower-supernode"), *(security or ["--insecure"]), *where, *own])
         return name
 
@@ -89,7 +100,7 @@ class Network:
         """Submit an app: a process that prints its log and ends with the run."""
         chosen = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items())  # JSON is TOML here
         command = [_tool("flwr"), "run", str(app), "here", "--stream", "--run-config", chosen]
-        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         process = subprocess.Popen(command, env=self.environment, start_new_session=True, **pipes)
         self.processes[f"run-{process.pid}"] = process
         return process

@@ -30,6 +30,11 @@ def build_selector(config: Mapping[str, Any]) -> Selector[Any]:
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Run the rounds of the run config."""
+    play(grid, context)
+
+
+def play(grid: Grid, context: Context, **options: Any) -> None:
+    """Run the rounds of the run config, with these options of ``Selecting``."""
     config = context.run_config
     clients, rounds, seed = int(config["clients"]), int(config["rounds"]), int(config["seed"])
     test = [data(client, seed, samples=50) for client in range(clients)]
@@ -48,6 +53,7 @@ def main(grid: Grid, context: Context) -> None:
         wait=float(config["wait"]),
         poll_timeout=float(config["poll-timeout"]),
         folder=str(config["folder"]) or None,
+        **options,
     )
     first = ArrayRecord({"w": Array(np.zeros((DIM + 1, CLASSES), np.float32))})
     selecting.start(grid, first, rounds, timeout=float(config["train-timeout"]), evaluate_fn=evaluate)

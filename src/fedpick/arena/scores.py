@@ -1,0 +1,84 @@
+"""What a strategy gains over rand on a problem: speed-ups on the way down, in three currencies, and where it ends."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedpick.compare import CURRENCIES, totals
+from fedpick.metrics import Numbers
+from fedpick.results import Result
+
+LEVELS = (0.5, 0.8, 0.95)  # of rand's way down
+LEAST = 0.02  # of its first loss that rand must gain; where it does not learn there is nothing to compare
+
+
+class Scores(NamedTuple):
+    """What each strategy gains on one problem, as logarithms, one per seed, [S, R]; above 0 is better than rand.
+
+    ``speed`` is, by currency, the mean of the speed-ups to three levels of rand's way down; ``final`` compares the last
+    losses, ``worst`` those of the worst client, and ``accuracy`` is the difference of the last test accuracies.
+    """
+
+    names: tuple[str, ...]
+    speed: dict[str, Numbers]
+    final: Numbers
+    worst: Numbers
+    accuracy: Numbers
+
+
+def score(results: Mapping[str, Result]) -> Scores | None:
+    """The scores of strategies on a problem; None where rand does not learn.
+
+    A run that does not reach a level counts as if it did at its end, so that speed-ups are rather too near to 1.
+
+    Args:
+        results: The result of each strategy, with the same seeds; rand is among them.
+    """
+    rand = results["rand"].metric("loss")
+    mean, last = rand.mean(axis=0), max(1, rand.shape[1] // 20)
+    first, end = mean[0], mean[-last:].mean()
+    if not np.isfinite(end) or not end < first - LEAST * abs(first):
+        return None
+    targets = [first - level * (first - end) for level in LEVELS]
+    speed: dict[str, Any] = {}
+    for currency in CURRENCIES:
+        spent = {name: _spent(result, currency, targets) for name, result in results.items()}
+        speed[currency] = np.stack([np.log(spent["rand"] / own).mean(axis=0) for own in spent.values()])
+    final = {name: _last(result.metric("loss"), last) for name, result in results.items()}
+    worst = {name: _last(result.metric("worst_loss"), last) for name, result in results.items()}
+    right = {name: result.metric("test_accuracy")[:, -last:].mean(axis=1) for name, result in results.items()}
+    return Scores(
+        tuple(results),
+        speed,
+        np.stack([np.log(final["rand"] / own) for own in final.values()]),
+        np.stack([np.log(worst["rand"] / own) for own in worst.values()]),
+        np.stack([own - right["rand"] for own in right.values()]),
+    )
+
+
+def _last(values: Numbers, number: int) -> Numbers:
+    """The mean of the last values of each run; a run that diverged ends where a thousand times its first value is."""
+    end = values[:, -number:].mean(axis=1)
+    most = 1e3 * np.abs(values[:, 0])
+    found: Numbers = np.maximum(np.where(np.isfinite(end), np.minimum(end, most), most), 1e-9)
+    return found
+
+
+def _spent(result: Result, currency: str, targets: list[float]) -> Numbers:
+    """What each run spends to each target, [levels, R], by linear interpolation between evaluations."""
+    axis = totals(result, currency)[:, result.evaluated]
+    loss = result.metric("loss")
+    return np.array([[_crossing(*run, target) for run in zip(loss, axis, strict=True)] for target in targets])
+
+
+def _crossing(loss: Numbers, axis: Numbers, target: float) -> float:
+    hit = np.flatnonzero(np.isfinite(loss) & (loss <= target))
+    if not len(hit):
+        return float(axis[-1])
+    i = int(hit[0])
+    if i == 0:
+        return float(axis[1]) / 10
+    part = (loss[i - 1] - target) / max(loss[i - 1] - loss[i], 1e-12)
+    part = part if np.isfinite(part) else 1.0
+    return float(axis[i - 1] + part * (axis[i] - axis[i - 1]))

@@ -1,0 +1,116 @@
+"""``fedpick arena``: strategies ranked over many federations."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors, console, open_store
+from fedpick.cli._progress import ProgressBar
+
+SMALL_SEEDS, FULL_SEEDS = 3, 10
+SMALL = "rand,pow-d,rpow-d,auto,afl,clustered-size"
+
+
+def arena(
+    strategy: Annotated[
+        list[str] | None, typer.Option("--strategy", help="Enter this one, too: a name, or my.module:Mine.")
+    ] = None,
+    strategies: Annotated[
+        str | None, typer.Option(help="Names with commas.", show_default="all of the arena, or six in the small one")
+    ] = None,
+    families: Annotated[
+        str | None, typer.Option(help="Families with semicolons; see --list.", show_default="those of the suite")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="The whole suite; an hour on a GPU.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the families and strategies.")] = False,
+    seeds: Annotated[int | None, typer.Option(min=2, help="Seeds, each a federation of its own.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
+    output: Output = Path("arena"),
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Rank strategies over many federations, with the same seeds and the same tuning for all.
+
+    Finished runs are kept in the output folder; after an interruption, the same command continues.
+
+    Examples:
+
+      fedpick arena
+
+      fedpick arena --strategy my.module:Mine
+
+      fedpick arena --full --workers 4
+    """
+    with cli_errors(debug, output), announced("arena", quiet or listed):
+        from fedpick.arena import FAMILIES, STRATEGIES, VERSION, markdown, play, rank, rank_table, to_plain
+        from fedpick.registry import find
+        from fedpick.storage import write_atomic
+
+        if listed:
+            _list(FAMILIES, STRATEGIES)
+            return
+        chosen = _chosen(families, FAMILIES, full)
+        names = [*(strategies or ("" if full else SMALL) or ",".join(STRATEGIES)).split(","), *(strategy or ())]
+        for name in names:
+            if ":" not in name and "(" not in name:
+                find("Selector", name)
+        open_store(output, "arena", "arena.md", "arena.json")
+        number = seeds or (FULL_SEEDS if full else SMALL_SEEDS)
+        steps: Any = ("best", "small", "own") if full else ("best",)
+        work = _work(chosen, names, number, len(steps))
+        with ProgressBar(work, quiet) as bar:
+
+            def watch(batch: Any, so_far: Any) -> None:
+                bar.at(batch.points[0].name, batch.seconds, so_far.rounds / batch.points[0].rounds)
+
+            scores = play(chosen, names, output, seeds=number, steps=steps, workers=workers, watch=watch)
+        about = (
+            f"Suite {VERSION}{'' if full else ', the small one'}: {len(scores)} of {len(chosen) * len(steps)} "
+            f"problems, those on which rand learns; {number} seeds, each with federations of its own."
+        )
+        text = f"# The arena\n\n{markdown(scores, about)}"
+        write_atomic(output / "arena.md", text, owner="arena")
+        plain = {"version": VERSION, "seeds": number, "problems": to_plain(scores)}
+        write_atomic(output / "arena.json", json.dumps(plain), owner="arena")
+        _show(rank_table(rank(scores)), about)
+        typer.echo(f"{output}/arena.md has all tables, arena.json the numbers")
+
+
+def _chosen(families: str | None, known: Any, full: bool) -> list[Any]:
+    names = [name.strip() for name in families.split(";")] if families else []
+    for name in names:
+        if name not in known:
+            raise ValueError(f"arena: families must be among {'; '.join(known)}, got {name!r}")
+    return [known[name] for name in names] or [family for family in known.values() if full or family.small]
+
+
+def _work(families: list[Any], names: list[str], seeds: int, steps: int) -> float:
+    """About how many seconds of work there are, without what is stored."""
+    from fedpick.experiment import missing
+
+    plain = [family.experiment(range(seeds)) for family in families]
+    tuning = sum(batch.seconds for batch in missing([replace(one, seeds=one.seeds[:1]) for one in plain], None))
+    return steps * len(names) * sum(batch.seconds for batch in missing(plain, None)) + 5 * tuning
+
+
+def _list(families: Any, strategies: Any) -> None:
+    from rich.table import Table
+
+    table = Table("family", "clients per round", "rounds", "small suite")
+    for family in families.values():
+        table.add_row(family.name, str(family.m), str(family.rounds), "yes" if family.small else "")
+    console().print(table)
+    typer.echo(f"Strategies: {', '.join(strategies)}")
+
+
+def _show(rows: list[list[str]], about: str) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("strategy", "mean rank", "times as fast as rand [95 %]", "won", "lost", title=about)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console().print(table)

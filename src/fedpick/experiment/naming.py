@@ -1,0 +1,51 @@
+"""What experiments differ in, and short names by it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedpick.config import Plain, leaves
+
+SHARED = ("seeds", "name", "metrics")  # no part of what an experiment is called
+
+
+def differences(plains: Sequence[Plain]) -> list[Plain]:
+    """For each experiment, as plain data, the settings in which those that have them differ; "" where it has none.
+
+    >>> rand, few, many = ({"kind": "rand", "m": 3}, *({"kind": "pow-d", "m": 3, "d": d} for d in (6, 9)))
+    >>> differences([{"selector": few}, {"selector": many}])
+    [{'selector.d': 6}, {'selector.d': 9}]
+    >>> differences([{"selector": rand}, {"selector": few}])
+    [{'selector.kind': 'rand'}, {'selector.kind': 'pow-d'}]
+    """
+    flat = [leaves({part: value for part, value in plain.items() if part not in SHARED}) for plain in plains]
+    paths = list(dict.fromkeys(path for own in flat for path in own))
+    varied = [path for path in paths if len({str(own[path]) for own in flat if path in own}) > 1]
+    return [{path: own.get(path, "") for path in varied} for own in flat]
+
+
+def names(plains: Sequence[Plain]) -> tuple[str, ...]:
+    """A short name for each, all different: the strategy, and whatever else differs.
+
+    >>> rand, few, many = ({"kind": "rand", "m": 3}, *({"kind": "pow-d", "m": 3, "d": d} for d in (6, 9)))
+    >>> names([{"selector": rand}, {"selector": few}, {"selector": many}])
+    ('rand', 'pow-d, d = 6', 'pow-d, d = 9')
+    """
+    found = [_name(plain, own) for plain, own in zip(plains, differences(plains), strict=True)]
+    if len(set(found)) < len(found):
+        found = [f"{name} ({place})" if found.count(name) > 1 else name for place, name in enumerate(found, 1)]
+    return tuple(found)
+
+
+def _name(plain: Plain, different: Plain) -> str:
+    shown = {path: value for path, value in different.items() if value != "" and path.split(".")[-1] != "kind"}
+    others = (f"{re.sub(r'^(selector[.])+', '', path)} = {value}" for path, value in shown.items())
+    return ", ".join([_kind(plain.get("selector")), *others])
+
+
+def _kind(selector: Any) -> str:
+    """The kind of a strategy, with those that it holds: "cooldown(pow-d)"."""
+    if not isinstance(selector, Mapping):
+        return str(selector)
+    held = [selector["selector"]] if "selector" in selector else selector.get("selectors", [])
+    return str(selector.get("kind")) + (f"({', '.join(map(_kind, held))})" if held else "")

@@ -1,0 +1,98 @@
+"""The arrays of an .npz: each is read when it is asked for, and not before its size is known."""
+
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedpick.metrics import Numbers
+from fedpick.sim.memory import check_memory
+from fedpick.sim.rows import few
+
+TEST = "test_"  # what the names of a test set begin with
+
+
+class Archive(Mapping[str, Numbers]):
+    """Arrays of an .npz by name; those that nobody asks for are never read.
+
+    Args:
+        path: The file.
+        entries: The name of each array in the file.
+    """
+
+    def __init__(self, path: str, entries: Mapping[str, str]) -> None:
+        self.path, self.entries = path, entries
+        self.found: dict[str, Numbers] = {}
+
+    def __getitem__(self, name: str) -> Numbers:
+        if name not in self.found:
+            self.found[name] = self._read(self.entries[name])
+        return self.found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def _read(self, entry: str) -> Numbers:
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                need, have = _sizes(file, entry)
+                if need is not None:
+                    check_memory("Arrays", f"{entry} in {self.path!r}", need)
+                    if need > have:
+                        raise ValueError(f"{entry} must have {need:,} bytes, and has {have:,}")
+                array: Numbers = file[entry]
+                return array
+        except Exception as error:  # many kinds of wrong: of the zip, of the compression, of the header
+            if "fit into memory" in str(error):
+                raise
+            if "Object arrays" not in str(error):
+                raise _wrong(self.path, error) from None
+            cure = (
+                "save a sparse matrix as x.toarray()" if entry.endswith("x") else f"save texts as {entry}.astype(str)"
+            )
+            rule = f"{entry} in {self.path!r} must be a plain array"
+            raise ValueError(f"Arrays: {rule}, got objects: {cure}") from None
+
+
+def read_archive(path: str) -> tuple[Archive, Archive | None]:
+    """The arrays of an .npz, and those of its test set; None where it has none.
+
+    Args:
+        path: The file.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            names = list(file.files)
+    except Exception as error:  # a zip, a pickle, a text: many kinds of wrong
+        error = error if zipfile.is_zipfile(path) else ValueError("it is no archive that numpy.savez wrote")
+        raise _wrong(path, error) from None
+    twice = [name for name, number in Counter(names).items() if number > 1]
+    if twice:
+        raise ValueError(f"Arrays: {path!r} must hold one array of each name, got several of {few(twice)}")
+    test = {name.removeprefix(TEST): name for name in names if name.startswith(TEST)}
+    columns = {name: name for name in names if not name.startswith(TEST)}
+    return Archive(path, columns), Archive(path, test) if test else None
+
+
+def _sizes(file: Any, entry: str) -> tuple[int | None, int]:
+    """The bytes that the header of an array asks for, None where it says nothing of it, and those that there are."""
+    name = f"{entry}.npy" if f"{entry}.npy" in file.zip.namelist() else entry
+    with file.zip.open(name) as content:
+        version = np.lib.format.read_magic(content)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+        if read is None:
+            return None, 0
+        shape, _, dtype = read(content)
+        need = int(dtype.itemsize)
+        for length in shape:
+            need *= length  # of Python's integers, which do not overflow
+        return (None if dtype.hasobject else need), file.zip.getinfo(name).file_size - content.tell()
+
+
+def _wrong(path: str, error: Exception) -> ValueError:
+    return ValueError(f"Arrays: path must be an .npz of plain arrays, got {path!r} ({error})")

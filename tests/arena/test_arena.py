@@ -1,0 +1,146 @@
+"""The arena: scores by hand, ranks against published critical values, and what must never win."""
+
+import json
+
+import numpy as np
+import pytest
+
+from fedpick.arena import FAMILIES, STRATEGIES, Scores, agreement, critical_difference, markdown, play, rank, to_plain
+from fedpick.arena.scores import score
+from fedpick.arena.suite import STEPS, entries
+
+
+def made_up(gains, seeds=10, problems=30, noise=0.1, seed=0):
+    """Scores of strategies with these mean logarithms of speed-ups; rand is the first."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for number in range(problems):
+        speed = np.array(gains)[:, None] + noise * rng.normal(size=(len(gains), seeds))
+        speed[0] = 0
+        names = ("rand", *(f"s{i}" for i in range(1, len(gains))))
+        found[f"problem {number}"] = Scores(
+            names, dict.fromkeys(("rounds", "bytes", "seconds"), speed), speed, speed, speed
+        )
+    return found
+
+
+def test_critical_differences_are_those_of_demsar():
+    """Demsar 2006, table 5a: q = 2.343, 2.569, 2.728, 2.850 for 3 to 6 classifiers, 3.164 for 10."""
+    for k, q in {3: 2.343, 4: 2.569, 5: 2.728, 6: 2.850, 10: 3.164}.items():
+        assert critical_difference(k, 14) == pytest.approx(q * np.sqrt(k * (k + 1) / (6 * 14)), rel=1e-3)
+
+
+def test_the_best_is_first_and_what_is_sure_is_counted():
+    ranking = rank(made_up([0.0, 0.5, -0.5, 0.01]))
+    assert ranking.names[0] == "s1"
+    assert ranking.names[-1] == "s2"
+    assert ranking.differ("s1", "s2")
+    assert ranking.p_value < 1e-6
+    place = ranking.names.index
+    assert (ranking.wins[place("s1")], ranking.losses[place("s1")]) == (30, 0)
+    assert (ranking.wins[place("s2")], ranking.losses[place("s2")]) == (0, 30)
+    assert ranking.wins[place("rand")] == ranking.losses[place("rand")] == 0
+    assert ranking.speed_ups[0].mean == pytest.approx(np.exp(0.5), rel=0.05)
+
+
+def test_where_nothing_differs_almost_nothing_is_sure():
+    """At most 5 % of the problems have any sure difference: 1.5 of 30, here with room for luck."""
+    ranking = rank(made_up([0.0] * 6))
+    assert sum(ranking.wins) + sum(ranking.losses) <= 5
+    assert not any(ranking.differ(one, other) for one in ranking.names[1:] for other in ranking.names[1:])
+
+
+def test_a_strategy_under_another_name_never_wins():
+    scores = made_up([0.0, 0.3])
+    twins = {
+        name: Scores(
+            ("rand", "again", "s1"),
+            {currency: values[[0, 0, 1]] for currency, values in one.speed.items()},
+            *(values[[0, 0, 1]] for values in one[2:]),
+        )
+        for name, one in scores.items()
+    }
+    ranking = rank(twins)
+    assert ranking.ranks[ranking.names.index("rand")] == ranking.ranks[ranking.names.index("again")]
+    assert ranking.wins[ranking.names.index("again")] == 0
+    assert ranking.losses[ranking.names.index("again")] == 0
+
+
+def test_halves_of_the_seeds_agree_where_strategies_differ_and_only_these_count():
+    tau, pairs = agreement(made_up([0.0, 0.5, -0.5, 0.01]))
+    assert tau == 1.0
+    assert pairs >= 4
+    assert agreement(made_up([0.0] * 5))[1] <= 1
+
+
+class Fake:
+    """What a score needs of a result."""
+
+    def __init__(self, loss, accuracy=0.5):
+        self.loss = np.asarray(loss, float)
+        seeds, evaluations = self.loss.shape
+        self.runs, self.rounds, self.evaluated = list(range(seeds)), 10 * (evaluations - 1), 10 * np.arange(evaluations)
+        self.costs = {name: np.ones((seeds, self.rounds)) for name in ("bytes_down", "bytes_up", "seconds")}
+        self.accuracy = accuracy
+
+    def metric(self, name):
+        return self.loss if "loss" in name else np.full(self.loss.shape, self.accuracy)
+
+
+def test_speed_ups_are_counted_on_the_way_down_of_rand():
+    down = np.linspace(1.0, 0.0, 11)
+    rand, twice = Fake([down, down]), Fake([np.maximum(1 - 2 * np.linspace(0, 1, 11), 0)] * 2, accuracy=0.6)
+    stuck = Fake([np.ones(11)] * 2)
+    found = score({"rand": rand, "twice": twice, "stuck": stuck})
+    assert found.names == ("rand", "twice", "stuck")
+    np.testing.assert_allclose(found.speed["rounds"], np.log([[1, 1], [2, 2], found_stuck()]), atol=1e-6)
+    np.testing.assert_allclose(found.accuracy[1], 0.1)
+    assert (found.final[2] < 0).all()
+
+
+def found_stuck():
+    """Levels of 50, 80 and 95 % of the way, which rand ends at 0, after 50, 80 and 95 of 100 rounds."""
+    return [(0.5 * 0.8 * 0.95) ** (1 / 3)] * 2
+
+
+def test_where_rand_does_not_learn_nothing_is_compared():
+    flat = np.ones((2, 11))
+    assert score({"rand": Fake(flat), "other": Fake(flat)}) is None
+    assert score({"rand": Fake(np.full((2, 11), np.nan))}) is None
+    with pytest.raises(ValueError, match="arena: problems must be one or more on which rand learns, got none"):
+        rank({})
+
+
+def test_the_suite_is_large_enough_and_every_entry_can_be_built():
+    assert len(FAMILIES) * len(STEPS) >= 60
+    assert len(STRATEGIES) >= 12
+    assert 4 <= sum(family.small for family in FAMILIES.values()) <= 8
+    for family in FAMILIES.values():
+        built = entries(family, family.experiment(range(2)), STRATEGIES)
+        assert {one.rounds for one in built.values()} == {family.rounds}
+        assert all(one.redraw and one.selector.m == family.m for one in built.values())
+
+
+def test_tables_say_what_was_found():
+    scores = made_up([0.0, 0.5, -0.5])
+    text = markdown(scores, "Made up.")
+    assert text.startswith("Made up.")
+    assert all(f"## By {currency}" in text for currency in ("rounds", "bytes", "seconds", "problem"))
+    assert "| s1 | 1.00 | 1.65 [" in text
+    assert json.loads(json.dumps(to_plain(scores)))["problem 3"]["strategies"] == ["rand", "s1", "s2"]
+
+
+@pytest.mark.slow
+def test_the_arena_is_played_once_and_addresses_enter(tmp_path):
+    family = [FAMILIES["digits, Dirichlet(0.1)"]]
+    names = ["pow-d", "fedpick.selectors:AFL"]
+    played = []
+    first = play(family, names, tmp_path, seeds=2, steps=("best",), watch=lambda *args: played.append(args))
+    assert list(first) == ["digits, Dirichlet(0.1); best"]
+    (one,) = first.values()
+    assert one.names == ("rand", *names)
+    assert (one.speed["rounds"][0] == 0).all()
+    number = len(played)
+    again = play(family, names, tmp_path, seeds=2, steps=("best",), watch=lambda *args: played.append(args))
+    assert len(played) == number
+    np.testing.assert_array_equal(again["digits, Dirichlet(0.1); best"].final, one.final)
