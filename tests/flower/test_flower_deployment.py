@@ -5,10 +5,12 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.door import door
-from support.processes import Network, Run, faulty_app, kept
+from support.processes import Network, Run, faulty_app, guarded_app, kept
 
+from fedpick.flower.demo import client as demo
 from fedpick.flower.demo.processes import _tool, free_ports, write_app
 
 pytestmark = pytest.mark.slow
@@ -93,3 +95,27 @@ def test_strangers_are_refused_and_the_registered_train(tmp_path, deployment):
         assert "Failed to activate" in log or "Connection attempt failed" in log or "ERROR" in log, log
     time.sleep(5)
     assert not mark.exists()
+
+
+def test_a_registered_client_that_lies_is_bounded_as_without_tls(tmp_path, deployment):
+    network, port, _ = deployment
+    for k in range(4):
+        done = register(network, tmp_path / "certificates" / f"client-{k}.pub")
+        assert done.returncode == 0, done.stdout + done.stderr
+    for k in range(3):
+        network.supernode(k, *keyed(tmp_path, k), superlink=port)
+    network.supernode(0, *keyed(tmp_path, 3), superlink=port, name="liar", role="liar")  # and claims another's name
+    settings = {
+        **{"clients": 4, "m": 3, "d": 4, "rounds": 4, "wait": START, "folder": str(tmp_path / "kept")},
+        **{"poll-timeout": 60.0, "train-timeout": 60.0, "faults": "liar=poison"},
+    }
+    run = Run(network, guarded_app(tmp_path / "ours", norm_bound=2.0, identity="node"), settings)
+    assert run.end(START + 4 * 240) == 0, run.text
+    arrays, about = kept(tmp_path / "kept")
+    assert len(set(about["clients"])) == 4  # by their keys, whatever they claim
+    assert all(name.startswith("node=") for name in about["clients"])
+    (liar,) = set(re.findall(r"the update of (node=\d+), of norm", run.text))
+    mine = arrays["records/clients"] == about["clients"].index(liar)
+    assert np.where(mine, arrays["records/weights"], 0).sum(axis=1).max() <= 1 / 3 + 1e-6
+    assert re.search(f"{liar} reports 1e.12 examples, and counts as", run.text), run.text
+    assert arrays["metrics/test_loss"][-1] < 2 * np.log(demo.CLASSES)

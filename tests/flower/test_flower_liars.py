@@ -60,7 +60,7 @@ def test_sizes_losses_poison_and_late_replies_are_bounded(tmp_path, federation):
     sizes = [len(demo.data(k, 0)[1]) for k in range(K - 1)]
     largest = 2 * max(sizes) / (sum(sizes) + 2 * max(sizes))
     assert weight_of(arrays, LIAR) <= largest + 1e-6
-    assert re.search("partition-id=4 .*(claims|counts)", text), text
+    assert re.search("partition-id=4 .*(claims|counts as)", text), text
     # A high loss takes one seat of three in each round, and with it a third of the average; so does it with a size.
     for kind in ("loss", "both"):
         _, arrays, _ = play(tmp_path, federation, "pow-d", kind)

@@ -105,6 +105,7 @@ def test_a_server_that_is_killed_at_fifty_random_moments_plays_the_same_rounds(t
     (whole,), (other,) = (runs_of(tmp_path / name).values() for name in ("whole", "killed"))
     for name in ("records/clients", "records/weights", "records/train_loss", "metrics/loss"):
         np.testing.assert_array_equal(other.arrays[name], whole.arrays[name], err_msg=name)
+    assert np.isfinite(other.arrays["metrics/loss"][1:]).all()  # no evaluation is lost
     assert not list((tmp_path / "killed").rglob(".part-*"))
     assert not list((tmp_path / "killed").rglob(".broken-*"))
 

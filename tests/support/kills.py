@@ -22,7 +22,7 @@ from fedpick.cli import app
 from fedpick.flower import Selecting
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-ROUNDS = 400
+ROUNDS = 250
 COMPARE = [
     "compare",
     "quadratic",
@@ -42,7 +42,7 @@ def federate(folder, rounds=ROUNDS):
     """A federation on the fake grid; the model after its last round, and who trained."""
     from support.fake_grid import FakeGrid, plain_app, zeros
 
-    ours = Selecting(FedAvg(fraction_evaluate=0.5), PowerOfChoice(m=2, d=4), wait=0.0, clients=6, folder=folder)
+    ours = Selecting(FedAvg(fraction_evaluate=1.0), PowerOfChoice(m=2, d=4), wait=0.0, clients=6, folder=folder)
     ours.start(FakeGrid(plain_app(pull=0.05), range(6)), zeros(), num_rounds=rounds, timeout=5)
 
 
