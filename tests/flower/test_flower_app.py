@@ -262,7 +262,7 @@ def test_progress_is_read_from_the_log(tmp_path):
     assert processes._progress(run, store) == ("pow-d, d = 6, seed 0", 2, 10)
 
 
-def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monkeypatch, tmp_path):
+def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monkeypatch, tmp_path, caplog):
     monkeypatch.syspath_prepend(EXAMPLE)
     client, server = (importlib.import_module(f"numpy_app.{kind}_app") for kind in ("client", "server"))
     settings = {**read_app(EXAMPLE).settings, "clients": 8, "d": 8, "rounds": 2, "folder": str(tmp_path)}
@@ -271,6 +271,7 @@ def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monk
     def silent(message, answer):
         return None if message.metadata.message_type == "query.loss" and "arrays" in message.content else answer()
 
+    caplog.set_level("INFO", logger="flwr")
     grid.faults[3] = silent
     monkeypatch.setattr("fedpick.flower.options.Options.poll_timeout", 0.2)
     server.app(grid, Context(1, 1, {}, RecordDict(), settings))
@@ -286,6 +287,7 @@ def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monk
     page = render_page(report)
     assert "Why these clients" in page
     assert "partition-id=3: silent" in page
+    assert "the fraction and minimum of nodes to train, and their weights, below do not count" in caplog.text
 
 
 @pytest.mark.slow
