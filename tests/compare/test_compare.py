@@ -86,6 +86,13 @@ def test_the_baseline_is_called_the_fastest_where_it_is_but_not_for_sure():
     assert answer.startswith("Nothing beats rand for sure. rand is the fastest here; the next is slow: it is 0.9")
 
 
+def test_who_is_level_with_the_baseline_is_called_so():
+    answer = compared(rand=[30, 40, 35], other=[30, 40, 35]).answer
+    assert answer.startswith("Nothing beats rand for sure. other is just as fast as rand to loss 0.5 (")
+    answer = compared(rand=[30], other=[30]).answer
+    assert answer == "With one seed nothing is sure. other is just as fast as rand to loss 0.5. Give more seeds."
+
+
 def test_two_seeds_that_differ_widely_say_nothing():
     answer = compared(rand=[90, 10], fast=[10, 60]).answer
     assert "(2 seeds do not say how sure that is; give more)" in answer
@@ -507,6 +514,9 @@ def test_two_hundred_named_clients_with_unbalanced_labels_are_compared(tmp_path)
     assert done.exit_code == 0, done.output
     stored = RunStore(tmp_path / "out")
     assert result_of(stored.load(next(stored.identities()))).clients[1] == "Station 001"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert all(f"Station {number:03d}" in page for number in range(200))
+    assert (tmp_path / "out" / "report.html").stat().st_size < 3_000_000
 
 
 def test_a_folder_holds_comparisons_by_name(out):
@@ -527,6 +537,13 @@ def test_a_folder_holds_comparisons_by_name(out):
     silent = fedpick("compare", *SMALL, "-o", out, "-q")
     assert "ignoring" not in silent.stderr
     assert (out / "comparisons" / "with-afl.json").exists()  # the same comparison again moves nothing
+
+
+def test_data_are_described_as_json_and_errors_are_their_own():
+    found = json.loads(fedpick("data", "describe", "synthetic", "--json").output)
+    assert found["samples"] == sum(sum(labels.values()) for labels in found["clients"].values())
+    assert len(found["clients"]) == 30
+    assert fedpick("data", "describe", "nosuch").output.startswith("data: the task must be one of")
 
 
 def test_the_runs_of_a_folder_are_logged(out, tmp_path):

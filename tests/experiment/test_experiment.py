@@ -122,7 +122,7 @@ WRONG = {
     "local.schedule.at=3": "local.schedule must have a kind",
     'local.schedule={kind="step-decay", at=3}': "local.schedule.at must be a list",
     "local=5": "local must be a table",
-    "seeds=true": "seeds must be a list",
+    "seeds=true": "seeds must be 1 to 100,000 runs, or the seeds themselves, got True",
     'local.schedule={kind="optax", name="cosine"}': "OptaxSchedule: name must be one of",
     "data.kind=quadratics": "data must have a kind among synthetic, quadratic, digits, fashion-mnist, shakespeare, ",
     "data={}": "data must have a kind, got {}",

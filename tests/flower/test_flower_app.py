@@ -46,7 +46,7 @@ class PlayedHere:
     fail: ClassVar[dict[str, str]] = {}
 
     def __init__(self, run, store, backend):
-        self.pid, self.returncode = os.getpid(), 0
+        self.pid, self.returncode, self.stdin = os.getpid(), 0, None
         PlayedHere.played.append(run.label)
         path = store.folder / "under-way" / f"app-{run.identity}"
         path.mkdir(parents=True)
@@ -262,7 +262,7 @@ def test_progress_is_read_from_the_log(tmp_path):
     assert processes._progress(run, store) == ("pow-d, d = 6, seed 0", 2, 10)
 
 
-def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monkeypatch, tmp_path):
+def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monkeypatch, tmp_path, caplog):
     monkeypatch.syspath_prepend(EXAMPLE)
     client, server = (importlib.import_module(f"numpy_app.{kind}_app") for kind in ("client", "server"))
     settings = {**read_app(EXAMPLE).settings, "clients": 8, "d": 8, "rounds": 2, "folder": str(tmp_path)}
@@ -271,6 +271,7 @@ def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monk
     def silent(message, answer):
         return None if message.metadata.message_type == "query.loss" and "arrays" in message.content else answer()
 
+    caplog.set_level("INFO", logger="flwr")
     grid.faults[3] = silent
     monkeypatch.setattr("fedpick.flower.options.Options.poll_timeout", 0.2)
     server.app(grid, Context(1, 1, {}, RecordDict(), settings))
@@ -286,11 +287,13 @@ def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monk
     page = render_page(report)
     assert "Why these clients" in page
     assert "partition-id=3: silent" in page
+    assert "the fraction and minimum of nodes to train, and their weights, below do not count" in caplog.text
 
 
 @pytest.mark.slow
-def test_flowers_simulation_plays_the_app_and_ends_with_its_parent(tmp_path):
+def test_flowers_simulation_plays_the_app_and_ends_with_its_parent(tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="the simulation needs pip install 'flwr[simulation]'")
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flwr"))
     arguments = ["--app", EXAMPLE, *K, "--strategies", "rand,pow-d", "--seeds", 1, "-o", tmp_path / "out"]
     line = [sys.executable, "-m", "fedpick", "compare", *map(str, arguments)]
     begun = subprocess.Popen([*line, "--rounds", "200"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -299,6 +302,7 @@ def test_flowers_simulation_plays_the_app_and_ends_with_its_parent(tmp_path):
         time.sleep(0.2)
     children = _children(begun.pid)
     begun.kill()
+    begun.wait()
     assert len(children) == 2
     while time.monotonic() < end and any(Path(f"/proc/{child}").exists() for child in children):
         time.sleep(0.2)

@@ -1,5 +1,6 @@
 """``fedpick data``: fetch and verify data sets, describe and draw how they are dealt out."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,7 @@ def describe(
     standardize: Standardize = False,
     settings: Settings = None,
     folder: Folder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with the labels of every client.")] = False,
     debug: Debug = False,
 ) -> None:
     """Say what a federation's data look like: clients, sizes, labels.
@@ -65,7 +67,8 @@ def describe(
       fedpick data describe digits --set data.partition.alpha=0.1
     """
     with cli_errors(debug, data=folder):
-        typer.echo(str(_summary(task, settings, columns(x, y, client, standardize))))
+        found = _summary(task, settings, columns(x, y, client, standardize))
+        typer.echo(json.dumps(_plain(found), indent=1) if as_json else str(found))
 
 
 @data.command()
@@ -104,8 +107,21 @@ def draw(
         typer.echo(str(output))
 
 
+def _plain(summary: Any) -> dict[str, Any]:
+    """A federation's data as JSON has them: for each client, how many samples of each label."""
+    labels = {
+        summary.client_name(client): {summary.class_name(c): int(n) for c, n in enumerate(row) if n}
+        for client, row in enumerate(summary.labels)
+    }
+    sizes = {"name": summary.name, "samples": int(summary.sizes.sum()), "test_samples": int(summary.test)}
+    return {**sizes, "clients": labels}
+
+
 def _summary(task: str, settings: list[str] | None, named: dict[str, Any]) -> Any:
     from fedpick.compare import Choices, make_experiments
 
     choices = Choices(strategies=("rand",), m=1, settings=tuple(settings or ()), **named)
-    return make_experiments(task, choices)[0].federation().summary()
+    try:
+        return make_experiments(task, choices)[0].federation().summary()
+    except ValueError as error:
+        raise ValueError(str(error).replace("compare: ", "data: ", 1)) from None

@@ -135,6 +135,9 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     gain, bound = gains[best], compared.bound(best)
     money = compared.currency
     size = f"it is {bound} {gain.mean:.2f} times as {money.adjective} as {base} to {goal}".replace("  ", " ")
+    level = f"{best} is just as {money.adjective} as {base} to {goal}" if f"{gain.mean:.2f}" == "1.00" else ""
+    if not np.isfinite(gain.high) and level and not bound:
+        return f"With one seed nothing is sure. {level}. Give more seeds."
     if not np.isfinite(gain.high):
         return f"With one seed nothing is sure. The {money.superlative} is {best}: {size}. Give more seeds."
     seeds, _ = compared.rows(best, base)
@@ -151,10 +154,12 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         traffic = compared.traffic(best)
         cost = f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) and compared.by != "bytes" else ""
         words = f"{best} wins{little}: {size} ({sure}), with a median of {amounts[0]} {money.unit} against {amounts[1]}"
-        level = [name for name in others if name != best and compared.factor(name, best).low <= 1]
-        return f"{words}{cost}.{_level(compared, best, level)}{_use(compared, best, level)}"
+        near = [name for name in others if name != best and compared.factor(name, best).low <= 1]
+        return f"{words}{cost}.{_level(compared, best, near)}{_use(compared, best, near)}"
     if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
         return f"{base} wins. The next is {best}: {size} ({sure})."
+    if level and not bound:
+        return f"Nothing beats {base} for sure. {level} ({sure})."
     first = f"{base} is the {money.superlative} here; the next is {best}"
     first = f"The {money.superlative} is {best}" if gain.mean > 1 else first
     return f"Nothing beats {base} for sure. {first}: {size} ({sure})."

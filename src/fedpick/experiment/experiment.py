@@ -248,8 +248,8 @@ def from_plain(plain: Mapping[str, Any], folder: Path = Path()) -> list[Experime
 
 def _one(point: Plain, folder: Path) -> Experiment:
     count = point.get("seeds")
-    if isinstance(count, int) and not isinstance(count, bool):
-        if not 1 <= count <= MOST_SEEDS:
+    if isinstance(count, int):
+        if isinstance(count, bool) or not 1 <= count <= MOST_SEEDS:
             rule = f"1 to {MOST_SEEDS:,} runs, or the seeds themselves"
             raise ValueError(f"experiment: seeds must be {rule}, got {count}")
         point = {**point, "seeds": list(range(count))}

@@ -248,10 +248,10 @@ class Adapter:
 
     def summary(self) -> None:
         """Log the selector with its options in the form of Flower's summaries, and the strategy's own settings."""
-        options = self.options
-        LOG.info("\t├──> fedpick: %r, seed %d", self.selector, options.seed)
-        LOG.info("\t│\t├── polls: %s, %g s each", options.query, options.poll_timeout)
-        LOG.info("\t│\t└── quarantine: %d rounds; if no client answers: %s", options.quarantine, options.fallback)
+        own = self.options
+        LOG.info("\t├──> fedpick: %r, seed %d, weights: %s", self.selector, own.seed, own.weights)
+        LOG.info("\t│\t├── polls: %s, %g s each; if nobody answers: %s", own.query, own.poll_timeout, own.fallback)
+        LOG.info("\t│\t└── the fraction and minimum of nodes to train, and their weights, below do not count")
         self.inside.summary()
 
     def _queries(self, server_round: int, grid: Grid) -> Queries:

@@ -9,6 +9,8 @@ from fedpick.report.palette import Palette
 from fedpick.report.panel_style import ENDS, HEIGHT, NAME, SHOWN, colour_of, rule
 
 LINE = 14  # pixels from one label at the end of a line to the next
+# There are no half rounds; where Vega has ticks at halves nevertheless, they have no label.
+WHOLE: dict[str, Any] = {"tickMinStep": 1, "labelExpr": "datum.value % 1 ? '' : format(datum.value, ',d')"}
 
 
 def y_ends(chart: Chart, target: float | None, baseline: str) -> tuple[float, float]:
@@ -71,9 +73,7 @@ def lines(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float
     kind: dict[str, Any] = {"type": "log"} if chart.log_x else {"type": "linear", "zero": False}
     along = alt.Scale(**kind, domain=across, nice=False, reverse=chart.reverse_x)
     whole = all(float(value).is_integer() for value in reach)
-    ticks = alt.Axis(
-        grid=False, tickMinStep=1 if whole else alt.Undefined, tickCount=alt.ExprRef("width < 320 ? 4 : 7")
-    )
+    ticks = alt.Axis(grid=False, tickCount=alt.ExprRef("width < 320 ? 4 : 7"), **(WHOLE if whole else {}))
     x = alt.X("x:Q", title=chart.x or None, axis=ticks, scale=along)
     kind = {"type": "log"} if chart.log_y else {"type": "linear", "zero": False}
     scale = alt.Scale(**kind, domain=list(ends), nice=False)
@@ -116,7 +116,9 @@ def strip(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float
         color=colour_of(palette, alt),
     )
     most = alt.Scale(domainMin=0, domainMax=alt.ExprRef("most"), nice=False)
-    x = alt.X("y:Q", title=chart.x or None, scale=most, axis=alt.Axis(grid=False, tickCount=6))
+    whole = all(float(row["y"]).is_integer() for row in chart.rows)
+    ticks = alt.Axis(grid=False, tickCount=6, **(WHOLE if whole else {}))
+    x = alt.X("y:Q", title=chart.x or None, scale=most, axis=ticks)
     shape = alt.Shape(
         "mark:N", legend=None, scale=alt.Scale(domain=["reached", "not reached"], range=["circle", "cross"])
     )

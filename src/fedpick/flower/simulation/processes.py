@@ -64,6 +64,7 @@ def play_missing(
                     active.append((run, _start(run, store, machine.backend(at_once))))
                 for each in [each for each in active if each[1].poll() is not None]:
                     active.remove(each)
+                    _close(each[1])
                     _keep(each[0], store, each[1].returncode)
                     done += 1
                 watch(done, [_progress(run, store) for run, _ in active])
@@ -137,6 +138,13 @@ def _stop(processes: list["subprocess.Popen[bytes]"]) -> None:
             time.sleep(0.1)
     for process in processes:
         process.wait(timeout=30)
+        _close(process)
+
+
+def _close(process: "subprocess.Popen[bytes]") -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
 
 
 def _progress(run: AppRun, store: RunStore) -> Progress:
