@@ -2,11 +2,13 @@
 
 import contextlib
 import http.client
+import posixpath
 import re
 import shutil
 import ssl
 import subprocess
 import threading
+import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "content-length", "host"}
@@ -49,7 +51,7 @@ def _stand_in(text, folder, port, superlink):
 
         def do_POST(self):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if not self.path.startswith(tuple(allowed)):
+            if not posixpath.normpath(urllib.parse.unquote(self.path)).startswith(tuple(allowed)):  # as nginx does
                 self._answer(403, {}, b"")
                 return
             behind = http.client.HTTPSConnection("localhost", superlink, context=trust, timeout=3600)
