@@ -102,6 +102,10 @@ def nested(depth, wrap):
             lambda: Devices.lognormal(3, spread=float("nan")),
             "Devices: spread must be at least 0 and at most 10, got nan",
         ),
+        (
+            lambda: Devices(latency=np.array([0.1, np.inf])),
+            "Devices: latency must be finite where there is one for each",
+        ),
         (lambda: Metrics(target="loss", value=float("nan")), "metrics: value must be finite, got nan"),
         (
             lambda: from_plain({**PLAIN, "data": nested(3000, lambda v: {"a": v})}),

@@ -159,7 +159,11 @@ class Experiment:
 
     def identity(self, seed: int) -> str:
         """A hash of the canonical form: two runs are the same exactly if this is the same."""
-        text = json.dumps([FORMAT, self.canonical(seed)], sort_keys=True, allow_nan=False)
+        canonical = [FORMAT, self.canonical(seed)]
+        try:
+            text = json.dumps(canonical, sort_keys=True, allow_nan=False)
+        except ValueError:
+            raise ValueError("experiment: numbers in lists must be finite, got NaN or infinity among them") from None
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property

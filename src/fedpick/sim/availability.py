@@ -187,12 +187,13 @@ class Devices:
     deadline: float = float("inf")
 
     def __post_init__(self) -> None:
+        rule = "finite where there is one for each client"  # infinity alone is stored as a text
         for name in ("speed", "bandwidth", "deadline"):
             require(self, name, getattr(self, name), "above 0", lambda x: x > 0)
-            rule = "finite where there is one for each client"  # infinity alone is stored as a text
             require(self, name, getattr(self, name), rule, lambda x: (x < np.inf) | (np.ndim(x) == 0))
         require(self, "deadline", self.deadline, "one number", lambda x: np.ndim(x) == 0)
         require(self, "latency", self.latency, "at least 0", lambda x: x >= 0)
+        require(self, "latency", self.latency, rule, lambda x: (x < np.inf) | (np.ndim(x) == 0))
 
     @classmethod
     def lognormal(cls, num_clients: int, spread: float = 1.0, seed: int = 0, **options: Any) -> "Devices":
