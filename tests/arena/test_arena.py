@@ -4,24 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from support.scores import made_up
 
 from fedpick.arena import FAMILIES, STRATEGIES, Scores, agreement, critical_difference, markdown, play, rank, to_plain
 from fedpick.arena.scores import score
 from fedpick.arena.suite import STEPS, entries
-
-
-def made_up(gains, seeds=10, problems=30, noise=0.1, seed=0):
-    """Scores of strategies with these mean logarithms of speed-ups; rand is the first."""
-    rng = np.random.default_rng(seed)
-    found = {}
-    for number in range(problems):
-        speed = np.array(gains)[:, None] + noise * rng.normal(size=(len(gains), seeds))
-        speed[0] = 0
-        names = ("rand", *(f"s{i}" for i in range(1, len(gains))))
-        found[f"problem {number}"] = Scores(
-            names, dict.fromkeys(("rounds", "bytes", "seconds"), speed), speed, speed, speed
-        )
-    return found
 
 
 def test_critical_differences_are_those_of_demsar():

@@ -90,7 +90,9 @@ def killed(what, folder, kills, seed, longest):
     command = [sys.executable, str(PROGRAM), what, str(folder), str(kills), str(seed), str(longest)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=3000, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return int(done.stdout.split("struck")[1])
+    struck = int(done.stdout.split("struck")[1])
+    print(what, "was struck down", struck, "times in", kills)
+    return struck
 
 
 def runs_of(folder):

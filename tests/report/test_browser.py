@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from support.made_up import made_up
 from support.pages import comparison_report, summary
+from support.scores import made_up as made_up_scores
 
+from fedpick.arena import render_arena
 from fedpick.compare import Comparison, ComparisonReport, render_page
 from fedpick.paper import TINY, Reproduction, as_page, get_items, reproduce
 from fedpick.sim import Summary
@@ -73,7 +75,15 @@ def paper(tmp_path_factory):
     return path
 
 
-@pytest.fixture(params=["report", "paper"])
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory):
+    scores = made_up_scores([0.0, 0.4, -0.2, 0.1], problems=8, names=("rand", "pow-d", HOSTILE, "auto"))
+    path = tmp_path_factory.mktemp("arena") / "arena.html"
+    path.write_text(render_arena(scores, f"Suite 1 of {HOSTILE}."))
+    return path
+
+
+@pytest.fixture(params=["report", "paper", "arena"])
 def document(request):
     return request.getfixturevalue(request.param)
 
@@ -103,7 +113,7 @@ class Seen:
         return {line.get_attribute("stroke"): float(line.get_attribute("opacity") or 1) for line in lines}
 
 
-@pytest.mark.parametrize("name", ["large", "paper"])
+@pytest.mark.parametrize("name", ["large", "paper", "arena"])
 def test_everything_is_drawn_offline_and_without_an_error_in_two_seconds(browser, request, name):
     document = request.getfixturevalue(name)
     assert document.stat().st_size < 3_000_000

@@ -51,6 +51,7 @@ def compare(folder):
     import fedpick.experiment.runner as runner
 
     runner.LONG = 0.0
+    sys.argv = ["fedpick", *COMPARE]  # which the summary quotes
     app([*COMPARE, "-o", str(folder)], standalone_mode=False)
 
 

@@ -1,5 +1,6 @@
 """The arena: which strategy wins where, over many federations, with the same seeds and step sizes for all."""
 
+from fedpick.arena.page import render_arena
 from fedpick.arena.ranks import Ranking, agreement, critical_difference, rank
 from fedpick.arena.running import play
 from fedpick.arena.scores import Scores, score
@@ -21,6 +22,7 @@ __all__ = [
     "play",
     "rank",
     "rank_table",
+    "render_arena",
     "score",
     "to_plain",
 ]

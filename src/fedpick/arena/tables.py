@@ -10,6 +10,23 @@ from fedpick.arena.scores import Scores
 from fedpick.compare import CURRENCIES
 from fedpick.metrics import Numbers
 
+RANKS = ["strategy", "mean rank", "times as fast as rand [95 %]", "won", "lost"]
+
+
+def ranking_sentence(ranking: Ranking, tau: float, pairs: int) -> str:
+    """What is sure of a ranking, in a sentence.
+
+    Args:
+        ranking: The ranking.
+        tau: How far two halves of the seeds agree.
+        pairs: On how many pairs.
+    """
+    halves = f"two halves of the seeds agree on the {pairs} pairs that do with Kendall's tau = {tau:.2f}"
+    return (
+        f"{ranking.problems} problems; mean ranks that differ by more than {ranking.critical:.2f} differ for sure "
+        f"(Nemenyi, 95 %); Friedman's p = {ranking.p_value:.2g}; {halves if pairs else 'no two strategies do'}."
+    )
+
 
 def rank_table(ranking: Ranking) -> list[list[str]]:
     """A row for each strategy: its name, mean rank, speed-up over rand, and problems won and lost for sure.
@@ -25,7 +42,7 @@ def rank_table(ranking: Ranking) -> list[list[str]]:
     ]
 
 
-def family_table(scores: Mapping[str, Scores], currency: str = "rounds") -> list[list[str]]:
+def speed_table(scores: Mapping[str, Scores], currency: str = "rounds") -> list[list[str]]:
     """A row for each problem: its name, and the speed-up of each strategy over rand.
 
     Args:
@@ -62,21 +79,11 @@ def markdown(scores: Mapping[str, Scores], about: str) -> str:
     parts = [about]
     for currency in CURRENCIES:
         ranking = rank(scores, currency)
-        tau, pairs = agreement(scores, currency)
-        said = (
-            f"{ranking.problems} problems; mean ranks that differ by more than {ranking.critical:.2f} differ for sure "
-            f"(Nemenyi, 95 %); Friedman's p = {ranking.p_value:.2g}; "
-            + (
-                f"two halves of the seeds agree on {pairs} pairs that differ for sure with Kendall's tau = {tau:.2f}."
-                if pairs
-                else "no two strategies differ for sure."
-            )
-        )
-        head = ["strategy", "mean rank", f"{currency}: times as fast as rand [95 %]", "won", "lost"]
-        parts += [f"## By {currency}", said, _table(head, rank_table(ranking))]
+        said = ranking_sentence(ranking, *agreement(scores, currency))
+        parts += [f"## By {currency}", said, _table(RANKS, rank_table(ranking))]
     names = list(next(iter(scores.values())).names)
     parts += ["## Where they end", _table(["strategy", "last loss", "worst client's", "accuracy"], end_table(scores))]
-    parts += ["## By problem", "Times as fast as rand, in rounds.", _table(["problem", *names], family_table(scores))]
+    parts += ["## By problem", "Times as fast as rand, in rounds.", _table(["problem", *names], speed_table(scores))]
     return "\n\n".join(parts) + "\n"
 
 

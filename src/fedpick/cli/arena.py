@@ -45,7 +45,17 @@ def arena(
       fedpick arena --full --workers 4
     """
     with cli_errors(debug, output), announced("arena", quiet or listed):
-        from fedpick.arena import FAMILIES, STRATEGIES, VERSION, markdown, play, rank, rank_table, to_plain
+        from fedpick.arena import (
+            FAMILIES,
+            STRATEGIES,
+            VERSION,
+            markdown,
+            play,
+            rank,
+            rank_table,
+            render_arena,
+            to_plain,
+        )
         from fedpick.registry import find
         from fedpick.storage import write_atomic
 
@@ -57,7 +67,7 @@ def arena(
         for name in names:
             if ":" not in name and "(" not in name:
                 find("Selector", name)
-        open_store(output, "arena", "arena.md", "arena.json")
+        open_store(output, "arena", "arena.md", "arena.html", "arena.json")
         number = seeds or (FULL_SEEDS if full else SMALL_SEEDS)
         steps: Any = ("best", "small", "own") if full else ("best",)
         work = _work(chosen, names, number, len(steps))
@@ -73,10 +83,11 @@ def arena(
         )
         text = f"# The arena\n\n{markdown(scores, about)}"
         write_atomic(output / "arena.md", text, owner="arena")
+        write_atomic(output / "arena.html", render_arena(scores, about), owner="arena")
         plain = {"version": VERSION, "seeds": number, "problems": to_plain(scores)}
         write_atomic(output / "arena.json", json.dumps(plain), owner="arena")
         _show(rank_table(rank(scores)), about)
-        typer.echo(f"{output}/arena.md has all tables, arena.json the numbers")
+        typer.echo(f"{output}/arena.html has all tables, as arena.md has, and arena.json the numbers")
 
 
 def _chosen(families: str | None, known: Any, full: bool) -> list[Any]:

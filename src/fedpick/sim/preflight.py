@@ -114,7 +114,21 @@ def check_fit(federation: Federation, selector: Selector[Any], *worlds: Availabi
 
 
 def check_room(federation: Federation, model: Model, seats: int, *, runs: int, rounds: int, every: int) -> int:
-    """Raise where the models of all runs, or the tables of all rounds, are more than memory; the bytes of a model."""
+    """Raise where the models of all runs, or the tables of all rounds, are more than memory; the bytes of a model.
+
+    Args:
+        federation: The clients.
+        model: The model.
+        seats: Clients per round.
+        runs: The number of runs.
+        rounds: The number of rounds.
+        every: Rounds between evaluations.
+
+    >>> from fedpick.sim import Quadratic, QuadraticModel
+    >>> federation = Quadratic(K=3, v=2).federation()
+    >>> check_room(federation, QuadraticModel().build(federation), 2, runs=1, rounds=10, every=1)
+    8
+    """
     K, evaluations = federation.num_clients, -(-rounds // every) + 1
     size = tree_bytes(jax.eval_shape(lambda: model.init(init_key(0))))
     check_memory("simulate", f"the models of {runs:,} runs", runs * size)
