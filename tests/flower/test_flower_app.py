@@ -51,7 +51,7 @@ class PlayedHere:
         path = store.folder / "under-way" / f"app-{run.identity}"
         path.mkdir(parents=True)
         if run.label in self.fail:
-            (path / "log.txt").write_text(f"noise\n{processes.FAILED}{self.fail[run.label]}\n")
+            (path / "log.txt").write_text(f"noise\n{processes.FAILED}{json.dumps(self.fail[run.label])}\n")
             self.returncode = 1
             return
         client, server = (importlib.import_module(f"numpy_app.{kind}_app") for kind in ("client", "server"))
@@ -111,12 +111,13 @@ def test_runs_of_an_app_that_was_changed_are_not_taken_for_its_own(here, folder,
 
 
 def test_a_run_that_fails_is_named_with_its_reason_and_its_log_and_the_others_stay(here, folder, tmp_path):
-    here.fail["pow-d, seed 0"] = "ValueError: no data here"
+    here.fail["pow-d, seed 0"] = "no data here; add:\n    data = 3"
     arguments = ("--app", folder, *K, "--strategies", "rand,pow-d", "--seeds", 1, "--rounds", 2, "-o", tmp_path / "out")
     answer = compare(*arguments, "--workers", 1)
     assert answer.exit_code == 1
-    assert "compare: the run of pow-d, seed 0 failed: ValueError: no data here; its log is" in answer.output
-    assert Path(answer.output.split("its log is")[1].split()[0]).is_file()
+    assert "compare: the run of pow-d, seed 0 failed (its log is " in answer.output
+    assert "): no data here; add:\n    data = 3\n" in answer.output
+    assert Path(answer.output.split("its log is ")[1].split(")")[0]).is_file()
     here.fail.clear()
     shutil.rmtree(tmp_path / "out" / "under-way")
     assert compare(*arguments).exit_code == 0

@@ -114,7 +114,7 @@ def play(request: Mapping[str, Any]) -> None:
     ended = errors[0] if errors else ended
     if ended is not None:
         sys.stdout.flush()
-        text = " ".join(f"{type(ended).__name__}: {ended}".removeprefix("ValueError: ").split())
-        sys.stderr.write(f"\n{FAILED}{text}\n")
+        text = f"{type(ended).__name__}: {ended}".removeprefix("ValueError: ")
+        sys.stderr.write(f"\n{FAILED}{json.dumps(text)}\n")
         sys.stderr.flush()
         os._exit(1)  # Ray's threads may keep it

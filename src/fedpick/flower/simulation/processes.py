@@ -114,9 +114,9 @@ def _keep(run: AppRun, store: RunStore, code: int) -> None:
     found = [stored for identity in played.identities() if (stored := played.load(identity)) is not None]
     if code or not found:
         lines = _log(run, store).read_text(errors="replace").splitlines()
-        said = [line.removeprefix(FAILED) for line in lines if line.startswith(FAILED)]
+        said = [json.loads(line.removeprefix(FAILED)) for line in lines if line.startswith(FAILED)]
         why = said[-1].removeprefix("compare: ") if said and code else f"it ended with {code} and no round"
-        raise ValueError(f"compare: the run of {run.label} failed: {why}; its log is {_log(run, store)}")
+        raise ValueError(f"compare: the run of {run.label} failed (its log is {_log(run, store)}): {why}")
     about = dict(found[0].about)
     settings = {name: value for name, value in run.settings.items() if name != "seed"}
     code_of = {"name": run.app.name, "digest": run.app.digest, "clients": run.trial.clients, "config": settings}
