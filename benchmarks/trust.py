@@ -62,6 +62,23 @@ def measure(selector: Any, server: Server, liars: Liars, rounds: int, seeds: int
     }
 
 
+def summary(found: dict[str, Any]) -> str:
+    """A line for each strategy and defence: without liars, the worst of the lies, and the worst of those that flip."""
+    lines = [
+        "| strategy | defence | nobody lies | worst lie | worst with flipped updates | most capture |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, rows in found.items():
+        usual = rows["none"][HONEST]["loss"]
+        for defence, row in rows.items():
+            said = [each["loss"] / usual for attack, each in row.items() if "flip" not in attack and attack != HONEST]
+            flipped = [each["loss"] / usual for attack, each in row.items() if "flip" in attack]
+            capture = max(each["capture"] for attack, each in row.items() if attack != HONEST)
+            cells = (f"{x:.3g}" for x in (row[HONEST]["loss"] / usual, max(said), max(flipped)))
+            lines.append(f"| {name} | {defence} | {' | '.join(cells)} | {100 * capture:.0f} % |")
+    return "\n".join(lines)
+
+
 def table(found: dict[str, Any]) -> str:
     """All that was found, as Markdown: a table for each strategy, a line for each attack."""
     lines: list[str] = []
@@ -87,7 +104,7 @@ def main() -> None:
     kept = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
     found: dict[str, Any] = kept.get("strategies", {})
     if arguments.table:
-        print(table(found))
+        print(f"{summary(found)}\n{table(found)}")
         return
     print(f"{machine.versions()} on {machine.describe()}", flush=True)
     for name in arguments.strategies:

@@ -233,8 +233,10 @@ def test_seeds_with_data_of_their_own_are_as_many_in_a_batch_as_fit_into_memory(
     assert [batch.seeds for batch in plan_batches(Run(fresh, seed) for seed in fresh.seeds)] == [(0, 1), (2, 3), (4,)]
 
 
-def test_redrawn_data_give_what_each_seed_gives_alone(tmp_path):
-    fresh = small(redraw=True, seeds=(0, 1))
+@pytest.mark.parametrize("data", [None, Digits(Shards(6, 2))], ids=["quadratic", "partitions"])
+def test_redrawn_data_give_what_each_seed_gives_alone(tmp_path, data):
+    other = {} if data is None else {"data": data, "model": Logistic(), "local": Local(1, 4, 0.1)}
+    fresh = small(redraw=True, seeds=(0, 1), **other)
     (together,) = run(fresh, tmp_path / "together")
     for seed in fresh.seeds:
         (alone,) = run(fresh.for_seed(seed), tmp_path / str(seed))

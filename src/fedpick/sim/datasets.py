@@ -152,7 +152,7 @@ class Digits:
 
     def __post_init__(self) -> None:
         _seed(self)
-        check_function(self, "partition", self.partition, "Dirichlet(K=30, alpha=0.3)")
+        _check_partition(self, "Dirichlet(K=30, alpha=0.3)")
 
     def federation(self) -> Federation:
         try:
@@ -194,7 +194,7 @@ class FashionMNIST:
     shares_samples = True
 
     def __post_init__(self) -> None:
-        check_function(self, "partition", self.partition, "Dirichlet(K=100, alpha=0.3)")
+        _check_partition(self, "Dirichlet(K=100, alpha=0.3)")
 
     def federation(self, folder: str | Path | None = None) -> Federation:
         """The clients and their data; ``folder`` is where the files are."""
@@ -219,3 +219,10 @@ def _counts(owner: object, **numbers: int) -> None:
 
 def _seed(owner: Any) -> None:
     require(owner, "seed", owner.seed, "at least 0", lambda n: n >= 0, whole=True, one=True)
+
+
+def _check_partition(data: Digits | FashionMNIST, example: str) -> None:
+    """Runs that differ in their partition have a list of them."""
+    several: Any = data.partition if isinstance(data.partition, list) else [data.partition]
+    for partition in several:
+        check_function(data, "partition", partition, example)
