@@ -3,11 +3,14 @@
 from math import comb
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpick import PowerOfChoice, Rand, Uniform
+from fedpick import Oort, PowerOfChoice, Rand, Uniform
 from fedpick.sim import Federation, Liars, Local, Logistic, simulate
+from fedpick.sim.liars import squares_of
+from fedpick.sim.local import Trained
 
 K = 20
 LOCAL = Local(tau=1, b=2, eta=0.01)
@@ -98,3 +101,14 @@ def test_metrics_of_liars(equal):
 def test_wrong_parameters_are_refused(parameters, match):
     with pytest.raises(ValueError, match=match):
         Liars(**parameters)
+
+
+def test_who_lies_about_the_loss_lies_about_its_square():
+    told = jnp.array([0.5, 1e30, jnp.nan, 3.0])
+    trained = Trained(params={}, loss=jnp.array([0.5, 0.7, 0.2, 0.3]), square_loss=jnp.array([0.3, 0.5, 0.1, 0.2]))
+    np.testing.assert_allclose(squares_of(told, trained), [0.3, 1e30, np.nan, 9.0])
+
+
+def test_strategies_that_go_by_squared_losses_can_be_lied_to(equal):
+    lying, honest = (play(equal, Oort(3, samples=4), Liars(0.2, attack)) for attack in ("max", "none"))
+    assert (lying.records["clients"] != honest.records["clients"]).any()

@@ -13,6 +13,7 @@ from fedpick.metrics import Numbers
 from fedpick.protocol import init_key
 from fedpick.pytrees import pytree, static
 from fedpick.results import Result
+from fedpick.sim.local import Trained
 from fedpick.sim.models import Params
 from fedpick.validation import one_of, require
 
@@ -181,3 +182,10 @@ class Lies(NamedTuple):
             "silent": jnp.full_like(losses, jnp.nan),
         }
         return jnp.select([self._is(attack) for attack in said], list(said.values()), losses)
+
+
+def squares_of(told: Float[Array, " m"], trained: Trained) -> Float[Array, " m"]:
+    """The mean squared losses that go with what the seats say of their losses: their own where they tell the truth."""
+    assert trained.square_loss is not None
+    said: Float[Array, " m"] = jnp.where(told == trained.loss, trained.square_loss, jnp.minimum(told * told, MOST))
+    return said

@@ -15,7 +15,7 @@ from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.evaluation import Evaluation, evaluate
 from fedpick.sim.federation import Federation
-from fedpick.sim.liars import Lies
+from fedpick.sim.liars import Lies, squares_of
 from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server, weighted_sum
@@ -205,7 +205,7 @@ def work(
     train_time = jnp.where(filled, jnp.minimum(duration, deadline), jnp.float32(0)).max()
     seen: dict[str, Any] = {"loss": told, "duration": duration}
     if trained.square_loss is not None:
-        seen["square_loss"] = trained.square_loss
+        seen["square_loss"] = trained.square_loss if lying is None else squares_of(told, trained)
     if request.measured & UPDATES:
         changes = jax.tree.map(lambda new, old: new - old[None], trained.params, before)
         seen |= jax.vmap(lambda change: measure(setup.selector, jax.tree.leaves(change)))(changes)
