@@ -1,14 +1,18 @@
 """The arena: scores by hand, ranks against published critical values, and what must never win."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.scores import made_up
+from typer.testing import CliRunner
 
 from fedpick.arena import FAMILIES, STRATEGIES, Scores, agreement, critical_difference, markdown, play, rank, to_plain
 from fedpick.arena.scores import score
 from fedpick.arena.suite import STEPS, entries
+from fedpick.cli import app
+from fedpick.storage import RunStore
 
 
 def test_critical_differences_are_those_of_demsar():
@@ -115,6 +119,36 @@ def test_tables_say_what_was_found():
     assert all(f"## By {currency}" in text for currency in ("rounds", "bytes", "seconds", "problem"))
     assert "| s1 | 1.00 | 1.65 [" in text
     assert json.loads(json.dumps(to_plain(scores)))["problem 3"]["strategies"] == ["rand", "s1", "s2"]
+
+
+def test_the_command_writes_tables_page_and_numbers(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "fedpick.arena.play", lambda *given, **options: asked.append((given, options)) or made_up([0, 1])
+    )
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["arena", "-q", "-o", str(out), "--strategy", "uniform", "--seeds", "2"])
+    assert done.exit_code == 0, done.output
+    ((families, names, folder), options) = asked[0]
+    assert {family.name for family in families} == {name for name, family in FAMILIES.items() if family.small}
+    assert (names[-1], folder, options["seeds"], options["steps"]) == ("uniform", out, 2, ("best",))
+    assert {path.name for path in out.iterdir()} >= {"arena.md", "arena.html", "arena.json"}
+    assert json.loads((out / "arena.json").read_text())["version"] == 1
+    listed = CliRunner().invoke(app, ["arena", "--list"])
+    assert "digits, one label each" in listed.output
+    wrong = CliRunner().invoke(app, ["arena", "--families", "nowhere", "-o", str(out)])
+    assert "families must be among" in wrong.output
+    wrong = CliRunner().invoke(app, ["arena", "--strategies", "rnd", "-o", str(out)])
+    assert wrong.exit_code == 1
+    assert "did you mean" in wrong.output
+
+
+def test_step_sizes_are_tuned_on_a_seed_that_is_not_played(tmp_path):
+    family = replace(FAMILIES["digits, IID"], rounds=3, tau=1)
+    scores = play([family], ["uniform"], tmp_path, seeds=1, steps=("best", "small"))
+    assert set(scores) <= {"digits, IID; best", "digits, IID; small"}
+    seeds = {stored.about["seed"] for stored in map(RunStore(tmp_path).load, RunStore(tmp_path).identities())}
+    assert seeds == {0, 1}
 
 
 @pytest.mark.slow

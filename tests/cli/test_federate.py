@@ -240,6 +240,7 @@ def started(tmp_path, *options):
     return subprocess.Popen([sys.executable, "-c", program, *words], env=environment, **pipes)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_every_signal_ends_all_processes_and_removes_the_folder(tmp_path, stand_ins, number):

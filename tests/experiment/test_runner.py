@@ -230,6 +230,7 @@ def test_killed_for_real_it_goes_on(how, tmp_path):
     assert not [path for path in (tmp_path / "a" / "runs").iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_two_at_once_in_one_folder(tmp_path):
     data = plain("rounds=500", "metrics.every=10", "selector.d=[3, 4]")
     processes = [start(tmp_path, data) for _ in range(2)]

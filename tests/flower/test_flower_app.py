@@ -269,12 +269,13 @@ def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monk
     settings = {**read_app(EXAMPLE).settings, "clients": 8, "d": 8, "rounds": 2, "folder": str(tmp_path)}
     grid = FakeGrid(client.app, range(8))
 
-    def silent(message, answer):
-        return None if message.metadata.message_type == "query.loss" and "arrays" in message.content else answer()
+    def failing(message, answer):
+        if message.metadata.message_type == "query.loss" and "arrays" in message.content:
+            raise RuntimeError("no data today")
+        return answer()
 
     caplog.set_level("INFO", logger="flwr")
-    grid.faults[3] = silent
-    monkeypatch.setattr("fedpick.flower.options.Options.poll_timeout", 0.2)
+    grid.faults[3] = failing
     server.app(grid, Context(1, 1, {}, RecordDict(), settings))
     report = load_report(tmp_path)
     assert [(each.number, len(each.asked)) for each in report.polls] == [(1, 8), (2, 7)]  # one is in quarantine

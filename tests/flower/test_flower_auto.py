@@ -30,6 +30,7 @@ def start(problem, folder, rounds):
     return strategy.history
 
 
+@pytest.mark.slow
 def test_each_change_of_d_is_explained_and_the_picks_are_the_simulators(problem, tmp_path):
     start(problem, tmp_path, 40)
     history = start(problem, tmp_path, ROUNDS)  # a server that starts again knows the reasons

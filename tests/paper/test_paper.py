@@ -295,6 +295,7 @@ def command(*arguments):
     return CliRunner().invoke(app, ["paper", *arguments])
 
 
+@pytest.mark.slow
 def test_the_list(tmp_path):
     answer = command("--list", "--quick", "-o", str(tmp_path / "none"))
     assert answer.exit_code == 0

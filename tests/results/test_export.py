@@ -118,7 +118,9 @@ def test_mistakes_are_one_sentence(result, tmp_path, monkeypatch):
         result.to_frame("dask")
     for library in ("pandas", "polars"):
         monkeypatch.setitem(sys.modules, library, None)
-        sentence = rf"^Result: needs {library}; install it with pip install 'fedpick\[frames\]'$"
+        sentence = (
+            rf"^Result: needs {library}; install it with pip install 'fedpick\[frames\]', or '.\[frames\]' in a clone$"
+        )
         with pytest.raises(ModuleNotFoundError, match=sentence):
             result.to_frame(library)
     with pytest.raises(ModuleNotFoundError, match="polars"):

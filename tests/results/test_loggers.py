@@ -145,6 +145,7 @@ print(json.dumps({"seen": seen, "loss": result.metrics["loss"].tolist()}))
 """
 
 
+@pytest.mark.slow
 def test_of_several_hosts_the_first_watches_all_runs():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -308,7 +309,8 @@ def test_what_is_missing_is_one_sentence_and_nothing_is_imported_before_it_is_ne
     for package, extra, make in (("tensorboardX", "tensorboard", TensorBoard), ("mlflow", "mlflow", MLflow)):
         monkeypatch.setitem(sys.modules, package, None)
         name = make.__name__
-        sentence = rf"^{name}: needs {package}; install it with pip install 'fedpick\[{extra}\]'$"
+        pip = rf"pip install 'fedpick\[{extra}\]', or '.\[{extra}\]' in a clone"
+        sentence = rf"^{name}: needs {package}; install it with {pip}$"
         with pytest.raises(ModuleNotFoundError, match=sentence):
             make(str(tmp_path))
     code = (

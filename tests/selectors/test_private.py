@@ -122,6 +122,7 @@ def test_answers_are_counted_whether_polled_or_reported():
     assert state.answers.tolist() == [0, 1, 0]
 
 
+@pytest.mark.slow
 def test_a_liar_is_no_more_than_a_yes(data):
     liars = Liars(0.1, "max")
     plain, private = (play(data, s, 200, seeds=4, liars=liars) for s in (PowerOfChoice(3, 12), _private(12)))

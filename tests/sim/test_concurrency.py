@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from fedpick import Rand
 from fedpick.sim import IID, Federation, Local, Logistic, simulate
@@ -9,6 +10,7 @@ from fedpick.sim.evaluation import evaluate_clients
 from fedpick.sim.federation import pixels
 
 
+@pytest.mark.slow
 def test_an_evaluation_beside_another_run_is_that_of_the_model():
     """Large matrix products in two threads at once: with some options of XLA a part of each block was wrong."""
     rng = np.random.default_rng(0)

@@ -53,7 +53,12 @@ def test_nobody_lies_before_the_start_and_a_share_of_0_is_nobody(equal):
 
 
 @pytest.mark.parametrize(
-    ("attack", "more"), [("inflate", True), ("just-above", True), ("deflate", False), ("silent", None)]
+    ("attack", "more"),
+    [
+        ("inflate", True),
+        ("silent", None),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("just-above", True), ("deflate", False))),
+    ],
 )
 def test_what_is_said_of_losses_decides_the_seats(equal, attack, more):
     selector = PowerOfChoice(3, 10, "stale" if attack == "silent" else "full")
@@ -70,6 +75,7 @@ def test_a_claim_of_size_counts_no_more_than_twice_the_largest_honest_one(equal,
     assert runs["2"].mean() < 1.5 * 2 / (K + 1)
 
 
+@pytest.mark.slow
 def test_a_flipped_update_hurts_and_no_update_does_not(equal):
     losses = {}
     for attack in ("none", "flip", "idle"):

@@ -56,6 +56,7 @@ def test_without_a_bound_the_mean_is_that_of_the_plain_server_and_nobody_moves_n
     assert all((np.asarray(leaf) == 0).all() for leaf in none.values())
 
 
+@pytest.mark.slow
 def test_flipped_updates_ruin_a_plain_average_and_not_a_bounded_one():
     data, selector = Synthetic(1, 1, K=50, seed=0).federation(), PowerOfChoice(5, 10)
     options = {"local": Local(tau=10, b=20, eta=0.1), "rounds": 60, "every": 60, "seeds": 2}

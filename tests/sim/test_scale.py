@@ -177,6 +177,7 @@ def test_four_devices_pick_what_one_picks_and_each_holds_its_share(one_device):
     assert four["held_by_choice"] == {"2": 8}, "the device that the user chose"
 
 
+@pytest.mark.slow
 def test_two_hosts_pick_what_one_picks_and_each_plays_its_share(one_device):
     port = free_port()
     pair = [start([port, host, 2]) for host in range(2)]

@@ -448,6 +448,7 @@ def test_without_jit_the_same_rounds_are_played(problem, selector):
     same(play(**EAGER), play(**{**EAGER, "jit": True}), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_without_jit_an_error_names_round_and_client():
     with pytest.raises(

@@ -5,6 +5,7 @@ registry, or "package.module:Class". Other fields are what their types say, and 
 """
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -134,6 +135,11 @@ def list_depth(annotation: Any) -> int:
 
 def types_of(kind: Any) -> Mapping[str, Any]:
     """The fields of a dataclass and their types."""
+    return _types_of(kind if isinstance(kind, type) else type(kind))
+
+
+@functools.cache
+def _types_of(kind: Any) -> Mapping[str, Any]:
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
 
