@@ -29,6 +29,7 @@ SCANNED_ALIKE = ALIKE | {
     "afl",
     "k-vib",
     "cooldown",
+    "oort",
 }  # all are in the golden file
 
 

@@ -79,6 +79,7 @@ def test_a_run_in_which_nobody_trains_any_more_is_not_finished(tmp_path):
     assert [row.returned for row in again.history.rows] == [2] * 6  # the rounds without an update are played again
 
 
+@pytest.mark.slow
 def test_who_answers_polls_and_never_trains_stays_away_longer():
     asked = {}
     for name, fault in (("raising", raising), ("silent", silent)):

@@ -270,7 +270,13 @@ def test_verdicts():
 # One that polls and one that does not; the others are in make test-all.
 @pytest.mark.parametrize(
     "name",
-    ["cpow-d, d = 6", "rand", *(pytest.param(n, marks=pytest.mark.slow) for n in ("pow-d, d = 6", "rpow-d, d = 50"))],
+    [
+        "rand",
+        *(
+            pytest.param(f"{n}, d = {d}", marks=pytest.mark.slow)
+            for n, d in (("cpow-d", 6), ("pow-d", 6), ("rpow-d", 50))
+        ),
+    ],
 )
 def test_t_comp_is_timed_on_the_rounds_that_the_simulator_plays(name):
     experiment = settings.fashion(replace(SMALL, fashion_rounds=3), settings.FEW[name], 0.3)

@@ -89,6 +89,7 @@ def test_a_batch_under_vmap_has_the_picks_of_single_runs(case: str, monkeypatch:
     np.testing.assert_allclose(batch.metrics["test_accuracy"], single.metrics["test_accuracy"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_swept_values_meet_every_federation() -> None:
     data = CASES["samples and sizes for each"]
     swept = simulate(data, Logistic(), PowerOfChoice(m=2, d=np.array([3, 6])), LOCAL, seeds=[4, 5], **OPTIONS)

@@ -270,6 +270,7 @@ def test_the_numerical_optima_are_those_of_the_closed_form():
     assert (found.mu, found.L) == (pytest.approx(closed.mu, rel=1e-4), pytest.approx(closed.L, rel=1e-4))
 
 
+@pytest.mark.slow
 def test_the_constants_of_the_logistic_problem_hold_everywhere_looked_at():
     problem = random_logistic(0)
     assert problem.residual < 1e-8

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 import cattrs
@@ -20,6 +20,7 @@ from fedpick.registry import nearest
 from fedpick.validation import known, shown
 
 Plain = dict[str, Any]
+_hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)
 
 
 def structure(plain: Any, kind: type[Any], owner: str) -> Any:
@@ -135,12 +136,7 @@ def list_depth(annotation: Any) -> int:
 
 def types_of(kind: Any) -> Mapping[str, Any]:
     """The fields of a dataclass and their types."""
-    return _types_of(kind if isinstance(kind, type) else type(kind))
-
-
-@functools.cache
-def _types_of(kind: Any) -> Mapping[str, Any]:
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
 
 
