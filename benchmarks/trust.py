@@ -50,9 +50,10 @@ ATTACKS = {
 }
 
 
-def measure(selector: Any, server: Server, liars: Liars, rounds: int, seeds: int) -> dict[str, float]:
-    data = Synthetic(1, 1, K=K, seed=0).federation()
-    options: dict[str, Any] = {"rounds": rounds, "every": rounds, "seeds": seeds, "progress": False, "server": server}
+def measure(selector: Any, server: Server, liars: Liars, rounds: int, draw: int, seeds: int) -> dict[str, float]:
+    data = Synthetic(1, 1, K=K, seed=draw).federation()
+    own = range(100 * draw, 100 * draw + seeds)
+    options: dict[str, Any] = {"rounds": rounds, "every": rounds, "seeds": own, "progress": False, "server": server}
     result = simulate(data, Logistic(), selector, Local(tau=10, b=20, eta=0.1), liars=liars, **options)
     return {
         "loss": float(np.exp(np.log(liars.honest_loss(result)).mean())),
@@ -97,6 +98,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=STRATEGIES, metavar="NAME")
     parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--draw", type=int, default=0, help="of the data; it has seeds of its own")
+    parser.add_argument("--defences", nargs="+", choices=list(DEFENCES), default=list(DEFENCES))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", type=Path, help="what was found, which is not played again")
     parser.add_argument("--table", action="store_true", help="print what is in the file, and play nothing")
@@ -110,12 +113,14 @@ def main() -> None:
     for name in arguments.strategies:
         plain = registry.fitting_strategy(name, m=M, d=2 * M, rounds=arguments.rounds, classes=10)
         for defence, (wrap, server) in DEFENCES.items():
-            if defence in found.get(name, {}):
+            if defence in found.get(name, {}) or defence not in arguments.defences:
                 continue
             rows = {}
             for attack, liars in ATTACKS.items():
                 try:
-                    rows[attack] = measure(wrap(plain), server, liars, arguments.rounds, arguments.seeds)
+                    rows[attack] = measure(
+                        wrap(plain), server, liars, arguments.rounds, arguments.draw, arguments.seeds
+                    )
                 except ValueError as error:  # a wrapper that cannot hold this strategy
                     print(f"{name}, {defence}: {error}", file=sys.stderr)
                     break
