@@ -16,7 +16,7 @@ from fedpick.sim import (
     flights,
     shakespeare,
     surveys,
-    watch,
+    wearables,
 )
 
 SOURCES = {
@@ -25,7 +25,7 @@ SOURCES = {
     "insteval": (InstEval, surveys, "INST_EVAL"),
     "movielens": (MovieLens, surveys, "MOVIE_LENS"),
     "nycflights": (NYCFlights, flights, "FLIGHTS"),
-    "watch": (Watch, watch, "WATCH"),
+    "watch": (Watch, wearables, "WATCH"),
 }
 INDEX = "pandas.core.indexes.base"
 

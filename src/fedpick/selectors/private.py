@@ -112,13 +112,13 @@ class Private(Around):
             losses: The true losses, NaN for silence.
             clients: Whose they are.
         """
-        epsilon, (noise_key,) = jnp.asarray(self.epsilon, jnp.float32), jax.random.split(key, 1)
+        epsilon = jnp.asarray(self.epsilon, jnp.float32)
         if self.mechanism == "bit":
-            lies = jax.random.uniform(noise_key, losses.shape, jnp.float32) < jax.nn.sigmoid(-epsilon)
+            lies = jax.random.uniform(key, losses.shape, jnp.float32) < jax.nn.sigmoid(-epsilon)
             said = ((losses > jnp.exp(state.log_threshold)) ^ lies).astype(jnp.float32)
         else:
             clip = jnp.asarray(self.clip, jnp.float32)
-            noise = jax.random.laplace(noise_key, losses.shape, jnp.float32) * clip / epsilon
+            noise = jax.random.laplace(key, losses.shape, jnp.float32) * clip / epsilon
             said = jnp.maximum(jnp.clip(losses, 0, clip) + noise, 0)
         return jnp.where(jnp.isnan(losses) | self._spent(state.answers)[clients], jnp.nan, said)
 

@@ -44,7 +44,7 @@ from fedpick.sim.surveys import Chem97, InstEval, MovieLens
 from fedpick.sim.traces import TraceFile, read_devices
 from fedpick.sim.transformer import Transformer, transformer_base
 from fedpick.sim.vision import CNN, ResNet
-from fedpick.sim.watch import Watch
+from fedpick.sim.wearables import Watch
 
 __all__ = [
     "CNN",
