@@ -33,6 +33,7 @@ OPTIONS = {  # by the setting that each of them is
     "y": "data.y",
     "client": "data.client",
     "standardize": "data.standardize",
+    "metrics": "metrics.test",
 }
 
 
@@ -57,6 +58,7 @@ class Choices:
         y: The column of labels.
         client: The column of clients.
         standardize: Whether its inputs are brought to mean 0 and standard deviation 1.
+        metrics: What else is measured on the test set: "f1", "auc", "calibration", or "my.module:metric".
         settings: Any other setting, such as "local.tau=5".
 
     >>> Choices(strategies=("rand", "pow-d"), d=(6, 12)).m is None
@@ -79,6 +81,7 @@ class Choices:
     y: str | None = None
     client: str | None = None
     standardize: bool | None = None
+    metrics: Sequence[str] = ()
     settings: Sequence[str] = ()
 
 
@@ -107,6 +110,9 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
             plain.setdefault(part, {})[name] = getattr(choices, name)
     if choices.x:
         plain["data"]["x"] = list(choices.x)
+    if choices.metrics:
+        asked = plain.setdefault("metrics", {})
+        asked["test"] = list(dict.fromkeys([*asked.get("test", ()), *choices.metrics]))
     for setting in choices.settings:
         if not _path(setting).startswith("selector."):
             config.override(plain, setting)
