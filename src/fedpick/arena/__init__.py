@@ -5,7 +5,7 @@ from fedpick.arena.ranks import Ranking, agreement, critical_difference, rank
 from fedpick.arena.running import play
 from fedpick.arena.scores import Scores, score
 from fedpick.arena.suite import FAMILIES, STRATEGIES, VERSION, Family, Problem, make_problems
-from fedpick.arena.tables import markdown, rank_table, to_plain
+from fedpick.arena.tables import from_plain, markdown, rank_table, to_plain
 
 __all__ = [
     "FAMILIES",
@@ -17,6 +17,7 @@ __all__ = [
     "Scores",
     "agreement",
     "critical_difference",
+    "from_plain",
     "make_problems",
     "markdown",
     "play",

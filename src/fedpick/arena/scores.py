@@ -17,13 +17,15 @@ class Scores(NamedTuple):
     """What each strategy gains on one problem, as logarithms, one per seed, [S, R]; above 0 is better than rand.
 
     ``speed`` is, by currency, the mean of the speed-ups to three levels of rand's way down; ``final`` compares the last
-    losses, ``worst`` those of the worst client, and ``accuracy`` is the difference of the last test accuracies.
+    losses, ``worst`` those of the worst client, ``spread`` their standard deviations over the clients, and ``accuracy``
+    is the difference of the last test accuracies.
     """
 
     names: tuple[str, ...]
     speed: dict[str, Numbers]
     final: Numbers
     worst: Numbers
+    spread: Numbers
     accuracy: Numbers
 
 
@@ -45,14 +47,18 @@ def score(results: Mapping[str, Result]) -> Scores | None:
     for currency in CURRENCIES:
         spent = {name: _spent(result, currency, targets) for name, result in results.items()}
         speed[currency] = np.stack([np.log(spent["rand"] / own).mean(axis=0) for own in spent.values()])
-    final = {name: _last(result.metric("loss"), last) for name, result in results.items()}
-    worst = {name: _last(result.metric("worst_loss"), last) for name, result in results.items()}
+    ends = {
+        metric: {name: _last(result.metric(metric), last) for name, result in results.items()}
+        for metric in ("loss", "worst_loss", "loss_variance")
+    }
+    final, worst, variance = (np.stack([np.log(own["rand"] / end) for end in own.values()]) for own in ends.values())
     right = {name: result.metric("test_accuracy")[:, -last:].mean(axis=1) for name, result in results.items()}
     return Scores(
         tuple(results),
         speed,
-        np.stack([np.log(final["rand"] / own) for own in final.values()]),
-        np.stack([np.log(worst["rand"] / own) for own in worst.values()]),
+        final,
+        worst,
+        variance / 2,
         np.stack([own - right["rand"] for own in right.values()]),
     )
 
