@@ -127,7 +127,7 @@ FAMILIES = {
         Family("film raters", sim.MovieLens(1, 200), _MLP, m=10, tau=5, b=20, eta=0.05),
         Family("aircraft", sim.NYCFlights(50, 300), sim.Logistic(), m=10, tau=5, b=20, eta=0.05),
         Family("watch wearers", sim.Watch(1, 10), _MLP, m=2, tau=10, b=20, eta=0.1, rounds=100),
-        Family("speaking roles", sim.Shakespeare(50, 50, length=20, step=20), _LSTM, m=5, tau=10, b=10, eta=2.0,
+        Family("speaking roles", sim.Shakespeare(50, 30, length=20, step=20), _LSTM, m=3, tau=10, b=10, eta=2.0,
                rounds=100),
     )
 }  # fmt: skip
