@@ -8,7 +8,7 @@ from fedpick.arena.ranks import Ranking, agreement, critical_difference, rank
 from fedpick.arena.running import play
 from fedpick.arena.scores import Scores, score
 from fedpick.arena.suite import FAMILIES, STRATEGIES, VERSION, Family, Problem, make_problems
-from fedpick.arena.tables import markdown, rank_table, to_plain
+from fedpick.arena.tables import from_plain, markdown, rank_table, to_plain
 
 __all__ = [
     "FAMILIES",
@@ -26,6 +26,7 @@ __all__ = [
     "agreement",
     "critical_difference",
     "describe",
+    "from_plain",
     "gather",
     "make_cells",
     "make_problems",

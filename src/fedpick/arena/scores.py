@@ -17,13 +17,15 @@ class Scores(NamedTuple):
     """What each strategy gains on one problem, as logarithms, one per seed, [S, R]; above 0 is better than rand.
 
     ``speed`` is, by currency, the mean of the speed-ups to three levels of rand's way down; ``final`` compares the last
-    losses, ``worst`` those of the worst client, and ``accuracy`` is the difference of the last test accuracies.
+    losses, ``worst`` those of the worst client, ``spread`` their standard deviations over the clients, and ``accuracy``
+    is the difference of the last test accuracies.
     """
 
     names: tuple[str, ...]
     speed: dict[str, Numbers]
     final: Numbers
     worst: Numbers
+    spread: Numbers
     accuracy: Numbers
 
 
@@ -44,14 +46,17 @@ def score(results: Mapping[str, Result]) -> Scores | None:
         if found is None:
             return None
         speed[currency] = np.stack(list(found.values()))
-    final = log_final(losses)
-    worst = {name: _last(result.metric("worst_loss"), last) for name, result in results.items()}
+    final, worst, variance = (
+        np.stack(list(log_final({name: result.metric(metric) for name, result in results.items()}).values()))
+        for metric in ("loss", "worst_loss", "loss_variance")
+    )
     right = {name: result.metric("test_accuracy")[:, -last:].mean(axis=1) for name, result in results.items()}
     return Scores(
         tuple(results),
         speed,
-        np.stack(list(final.values())),
-        np.stack([np.log(worst["rand"] / own) for own in worst.values()]),
+        final,
+        worst,
+        variance / 2,
         np.stack([own - right["rand"] for own in right.values()]),
     )
 
@@ -79,7 +84,7 @@ def log_final(losses: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """The logarithm of rand's last loss over that of each strategy, [R].
 
     Args:
-        losses: The training loss of each strategy at its evaluations, [R, E]; rand is among them.
+        losses: A loss of each strategy at its evaluations, [R, E]; rand is among them.
     """
     last = _at_the_end(losses["rand"])
     ends = {name: _last(loss, last) for name, loss in losses.items()}
