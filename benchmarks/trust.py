@@ -1,13 +1,15 @@
 """Liars against strategies and defences: what they capture, and what the honest clients lose.
 
-    python benchmarks/trust.py [--strategies pow-d auto ...] [--seeds 6] [--rounds 100] [--json FILE] [--table]
+    python benchmarks/trust.py [--strategies pow-d auto ...] [--draws 12] [--json FILE]
+    python benchmarks/trust.py --table FILE [FILE ...]
 
-Synthetic(1,1), K = 50, m = 5, d = 10; a tenth of the clients lie, in twelve ways: of their sizes (1e12 times), in five
-ways of their losses, and the same and the truth with updates of the opposite sign, three times as long. For each
-strategy and defence: the loss over the honest clients' data after the last round as a multiple of that of the same
-strategy without liars and defences, and the part of all weight that the liars have. The first line of each is what the
-defence costs where nobody lies. "all" is Credits(Cooldown(strategy)) with updates bounded by the median norm. What is
-in FILE is not played again; --table prints all of it as Markdown.
+Synthetic(1,1), K = 50, m = 5, d = 10; every run has a draw of the data of its own. A tenth of the clients lie, in
+twelve ways: of their sizes (1e12 times), in five ways of their losses, and the same and the truth with updates of the
+opposite sign, three times as long. For each strategy and defence: the loss over the honest clients' data after the last round as
+a multiple of that of the same strategy on the same draw without liars and defences (the geometric mean over the draws,
+with its standard error), and the part of all weight that the liars have. "all" is
+Credits(Cooldown(RankClip(strategy, 0.25), 6)), updates bounded by the median norm and sizes by the largest that is
+surely honest; it was chosen on the draws 10 to 33, and the draws here begin at 100. What is in FILE is not played again.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +33,15 @@ M, K, SHARE, FLIP, ROUNDS = 5, 50, 0.1, 3.0, 100
 WRAPPERS = {"cooldown", "explore", "rank-clip", "credits", "private", "mixture", "fedau"}
 STRATEGIES = [name for name in fedpick.STRATEGIES if name not in WRAPPERS]
 BOUND = RobustServer(norm_bound=1.0)
-DEFENCES: dict[str, tuple[Callable[[Any], Any], Server]] = {
-    "none": (lambda selector: selector, Server()),
-    "rank-clip": (RankClip, Server()),
-    "cooldown": (lambda selector: Cooldown(selector, rounds=4), Server()),
-    "explore": (lambda selector: Explore(selector, share=0.4), Server()),
-    "credits": (Credits, Server()),
-    "norm bound": (lambda selector: selector, BOUND),
-    "all": (lambda selector: Credits(Cooldown(selector, rounds=4)), BOUND),
+TWICE = 2.0  # times the largest size that is surely honest, as by default
+DEFENCES: dict[str, tuple[Callable[[Any], Any], Server, float]] = {
+    "none": (lambda selector: selector, Server(), TWICE),
+    "rank-clip": (RankClip, Server(), TWICE),
+    "cooldown": (lambda selector: Cooldown(selector, rounds=4), Server(), TWICE),
+    "explore": (lambda selector: Explore(selector, share=0.4), Server(), TWICE),
+    "credits": (Credits, Server(), TWICE),
+    "norm bound": (lambda selector: selector, BOUND, TWICE),
+    "all": (lambda selector: Credits(Cooldown(RankClip(selector, share=0.25), rounds=6)), BOUND, 1.0),
 }
 HONEST = "nobody lies"
 SAID: tuple[Attack, ...] = ("inflate", "max", "just-above", "deflate", "silent")
@@ -50,17 +54,28 @@ ATTACKS = {
 }
 
 
-def measure(selector: Any, server: Server, liars: Liars, rounds: int, draw: int, seeds: int) -> dict[str, float]:
-    data = Synthetic(1, 1, K=K, seed=draw).federation()
-    own = range(100 * draw, 100 * draw + seeds)
-    options: dict[str, Any] = {"rounds": rounds, "every": rounds, "seeds": own, "progress": False, "server": server}
+def measure(selector: Any, server: Server, liars: Liars, rounds: int, draws: range) -> dict[str, Any]:
+    data = [Synthetic(1, 1, K=K, seed=draw).federation() for draw in draws]
+    options: dict[str, Any] = {"rounds": rounds, "every": rounds, "seeds": draws, "progress": False, "server": server}
     result = simulate(data, Logistic(), selector, Local(tau=10, b=20, eta=0.1), liars=liars, **options)
     return {
-        "loss": float(np.exp(np.log(liars.honest_loss(result)).mean())),
+        "loss": [float(f"{loss:.5g}") for loss in liars.honest_loss(result)],
         "capture": float(liars.capture(result).mean()),
         "worst": float(liars.worst_honest_loss(result).mean()),
         "excluded": float(liars.excluded(result).mean()),
     }
+
+
+def times(row: dict[str, Any], usual: list[float]) -> tuple[float, float]:
+    """A loss as a multiple of the usual one: the geometric mean over the draws, and its standard error."""
+    ratio = np.log(row["loss"]) - np.log(usual)
+    mean = np.exp(ratio.mean())
+    return float(mean), float(mean * ratio.std(ddof=1) / np.sqrt(len(ratio)))
+
+
+def cell(row: dict[str, Any], usual: list[float]) -> str:
+    mean, error = times(row, usual)
+    return f"{mean:.3g} ± {error:.1g}"
 
 
 def summary(found: dict[str, Any]) -> str:
@@ -72,11 +87,12 @@ def summary(found: dict[str, Any]) -> str:
     for name, rows in found.items():
         usual = rows["none"][HONEST]["loss"]
         for defence, row in rows.items():
-            said = [each["loss"] / usual for attack, each in row.items() if "flip" not in attack and attack != HONEST]
-            flipped = [each["loss"] / usual for attack, each in row.items() if "flip" in attack]
+            said = [row[attack] for attack in row if "flip" not in attack and attack != HONEST]
+            flipped = [row[attack] for attack in row if "flip" in attack]
+            worst = [max(group, key=lambda each: times(each, usual)) for group in (said, flipped)]
             capture = max(each["capture"] for attack, each in row.items() if attack != HONEST)
-            cells = (f"{x:.3g}" for x in (row[HONEST]["loss"] / usual, max(said), max(flipped)))
-            lines.append(f"| {name} | {defence} | {' | '.join(cells)} | {100 * capture:.0f} % |")
+            cells = " | ".join(cell(each, usual) for each in (row[HONEST], *worst))
+            lines.append(f"| {name} | {defence} | {cells} | {100 * capture:.0f} % |")
     return "\n".join(lines)
 
 
@@ -88,7 +104,7 @@ def table(found: dict[str, Any]) -> str:
         lines += [f"\n### {name}\n", f"| | {' | '.join(rows)} |", "|---" * (len(rows) + 1) + "|"]
         for attack in next(iter(rows.values())):
             cells = [
-                f"{row[attack]['loss'] / usual:.3g} ({100 * row[attack]['capture']:.0f} %)" for row in rows.values()
+                f"{times(row[attack], usual)[0]:.3g} ({100 * row[attack]['capture']:.0f} %)" for row in rows.values()
             ]
             lines.append(f"| {attack} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -97,36 +113,43 @@ def table(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=STRATEGIES, metavar="NAME")
-    parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--draw", type=int, default=0, help="of the data; it has seeds of its own")
+    parser.add_argument("--draws", type=int, default=12, help="of the data, each with a run of its own")
+    parser.add_argument("--first", type=int, default=100, help="the first draw")
     parser.add_argument("--defences", nargs="+", choices=list(DEFENCES), default=list(DEFENCES))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", type=Path, help="what was found, which is not played again")
-    parser.add_argument("--table", action="store_true", help="print what is in the file, and play nothing")
+    parser.add_argument(
+        "--table", nargs="+", type=Path, metavar="FILE", help="print what is in these, and play nothing"
+    )
     arguments = parser.parse_args()
-    kept = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
-    found: dict[str, Any] = kept.get("strategies", {})
     if arguments.table:
+        found = {
+            name: rows for file in arguments.table for name, rows in json.loads(file.read_text())["strategies"].items()
+        }
+        found = {name: found[name] for name in STRATEGIES if name in found}
         print(f"{summary(found)}\n{table(found)}")
         return
+    kept = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
+    found = kept.get("strategies", {})
+    draws = range(arguments.first, arguments.first + arguments.draws)
     print(f"{machine.versions()} on {machine.describe()}", flush=True)
     for name in arguments.strategies:
         plain = registry.fitting_strategy(name, m=M, d=2 * M, rounds=arguments.rounds, classes=10)
-        for defence, (wrap, server) in DEFENCES.items():
+        for defence, (wrap, server, bound) in DEFENCES.items():
             if defence in found.get(name, {}) or defence not in arguments.defences:
                 continue
             rows = {}
             for attack, liars in ATTACKS.items():
                 try:
-                    rows[attack] = measure(
-                        wrap(plain), server, liars, arguments.rounds, arguments.draw, arguments.seeds
-                    )
+                    lies = replace(liars, bound=bound)
+                    rows[attack] = measure(wrap(plain), server, lies, arguments.rounds, draws)
                 except ValueError as error:  # a wrapper that cannot hold this strategy
                     print(f"{name}, {defence}: {error}", file=sys.stderr)
                     break
             else:
                 found.setdefault(name, {})[defence] = rows
-                cells = " ".join(f"{row['loss']:.3f}/{100 * row['capture']:.0f}" for row in rows.values())
+                usual = found[name]["none"][HONEST]["loss"]
+                cells = " ".join(f"{times(row, usual)[0]:.3g}/{100 * row['capture']:.0f}" for row in rows.values())
                 print(f"{time.strftime('%H:%M:%S')} {name}, {defence}: {cells}", flush=True)
             if arguments.json:
                 machine.write_json(arguments.json, {"versions": machine.versions(), "strategies": found})

@@ -14,6 +14,6 @@ def made_up(gains, seeds=10, problems=30, noise=0.1, seed=0, names=None):
         speed[0] = 0
         names = names or ("rand", *(f"s{i}" for i in range(1, len(gains))))
         found[f"problem {number}"] = Scores(
-            names, dict.fromkeys(("rounds", "bytes", "seconds"), speed), speed, speed, speed
+            names, dict.fromkeys(("rounds", "bytes", "seconds"), speed), speed, speed, speed, speed
         )
     return found

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedpick.arena.ranks import agreement, rank
 from fedpick.arena.scores import Scores
-from fedpick.arena.tables import RANKS, rank_table, ranking_sentence, speed_table
+from fedpick.arena.tables import ENDS, RANKS, rank_table, ranking_sentence, speed_table
 from fedpick.compare import CURRENCIES
 from fedpick.report import Chart, dot, figure, heading, page, paragraph, part, table
 from fedpick.results import interval
@@ -40,7 +40,7 @@ def render_arena(scores: Mapping[str, Scores], about: str) -> str:
     return page("The arena", parts, kicker="Client selection")
 
 
-PROBLEM = ("strategy", *(f"{currency} [95 %]" for currency in CURRENCIES), "last loss", "worst client's", "accuracy")
+PROBLEM = ("strategy", *(f"{currency} [95 %]" for currency in CURRENCIES), *ENDS)
 
 
 def _problem(one: Scores) -> list[list[str]]:
@@ -48,7 +48,7 @@ def _problem(one: Scores) -> list[list[str]]:
     rows = []
     for i, name in enumerate(one.names):
         gains = [np.exp(interval(one.speed[currency][i])) for currency in CURRENCIES]
-        ends = [f"{np.exp(-values[i].mean()):.3f}" for values in (one.final, one.worst)]
+        ends = [f"{np.exp(-values[i].mean()):.3f}" for values in (one.final, one.worst, one.spread)]
         times = [f"{mean:.2f} [{low:.2f}, {high:.2f}]" for mean, low, high in gains]
         points = f"{100 * np.nanmean(one.accuracy[i]):+.1f}" if np.isfinite(one.accuracy[i]).any() else "-"
         rows.append([name, *times, *ends, points])

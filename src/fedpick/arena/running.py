@@ -16,7 +16,7 @@ def play(
     folder: str | Path,
     *,
     seeds: int = 10,
-    steps: Sequence[Step] = STEPS,  # type: ignore[assignment]
+    steps: Sequence[Step] = STEPS,
     workers: int = 1,
     watch: Callable[..., None] | None = None,
 ) -> dict[str, Scores]:
@@ -34,7 +34,7 @@ def play(
     natural("arena", "workers", workers)
     names = ["rand", *(name for name in dict.fromkeys(strategies) if name != "rand")]
     store = RunStore(folder)
-    problems = make_problems(families, names, store, seeds=seeds, steps=steps, watch=watch)
+    problems = make_problems(families, names, store, seeds=seeds, steps=steps, workers=workers, watch=watch)
     everything = [one for problem in problems for one in problem.experiments.values()]
     if workers > 1:
         run_in_processes(everything, store, workers=workers)

@@ -17,13 +17,15 @@ class Scores(NamedTuple):
     """What each strategy gains on one problem, as logarithms, one per seed, [S, R]; above 0 is better than rand.
 
     ``speed`` is, by currency, the mean of the speed-ups to three levels of rand's way down; ``final`` compares the last
-    losses, ``worst`` those of the worst client, and ``accuracy`` is the difference of the last test accuracies.
+    losses, ``worst`` those of the worst client, ``spread`` their standard deviations over the clients, and ``accuracy``
+    is the difference of the last test accuracies.
     """
 
     names: tuple[str, ...]
     speed: dict[str, Numbers]
     final: Numbers
     worst: Numbers
+    spread: Numbers
     accuracy: Numbers
 
 
@@ -35,26 +37,63 @@ def score(results: Mapping[str, Result]) -> Scores | None:
     Args:
         results: The result of each strategy, with the same seeds; rand is among them.
     """
-    rand = results["rand"].metric("loss")
-    mean, last = rand.mean(axis=0), max(1, rand.shape[1] // 20)
-    first, end = mean[0], mean[-last:].mean()
-    if not np.isfinite(end) or not end < first - LEAST * abs(first):
-        return None
-    targets = [first - level * (first - end) for level in LEVELS]
+    losses = {name: result.metric("loss") for name, result in results.items()}
+    last = _at_the_end(losses["rand"])
     speed: dict[str, Any] = {}
     for currency in CURRENCIES:
-        spent = {name: _spent(result, currency, targets) for name, result in results.items()}
-        speed[currency] = np.stack([np.log(spent["rand"] / own).mean(axis=0) for own in spent.values()])
-    final = {name: _last(result.metric("loss"), last) for name, result in results.items()}
-    worst = {name: _last(result.metric("worst_loss"), last) for name, result in results.items()}
+        axes = {name: totals(result, currency)[:, result.evaluated] for name, result in results.items()}
+        found = log_speed_ups(losses, axes)
+        if found is None:
+            return None
+        speed[currency] = np.stack(list(found.values()))
+    final, worst, variance = (
+        np.stack(list(log_final({name: result.metric(metric) for name, result in results.items()}).values()))
+        for metric in ("loss", "worst_loss", "loss_variance")
+    )
     right = {name: result.metric("test_accuracy")[:, -last:].mean(axis=1) for name, result in results.items()}
     return Scores(
         tuple(results),
         speed,
-        np.stack([np.log(final["rand"] / own) for own in final.values()]),
-        np.stack([np.log(worst["rand"] / own) for own in worst.values()]),
+        final,
+        worst,
+        variance / 2,
         np.stack([own - right["rand"] for own in right.values()]),
     )
+
+
+def log_speed_ups(losses: Mapping[str, Numbers], axes: Mapping[str, Numbers]) -> dict[str, Numbers] | None:
+    """The logarithm of each strategy's speed-up over rand, the mean over three levels, [R]; None: rand does not learn.
+
+    Args:
+        losses: The training loss of each strategy at its evaluations, [R, E]; rand is among them.
+        axes: What each has spent at these, [R, E].
+    """
+    mean, last = losses["rand"].mean(axis=0), _at_the_end(losses["rand"])
+    first, end = mean[0], mean[-last:].mean()
+    if not np.isfinite(end) or not end < first - LEAST * abs(first):
+        return None
+    targets = [first - level * (first - end) for level in LEVELS]
+    spent = {
+        name: np.array([[_crossing(*run, target) for run in zip(loss, axes[name], strict=True)] for target in targets])
+        for name, loss in losses.items()
+    }
+    return {name: np.log(spent["rand"] / own).mean(axis=0) for name, own in spent.items()}
+
+
+def log_final(losses: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """The logarithm of rand's last loss over that of each strategy, [R].
+
+    Args:
+        losses: A loss of each strategy at its evaluations, [R, E]; rand is among them.
+    """
+    last = _at_the_end(losses["rand"])
+    ends = {name: _last(loss, last) for name, loss in losses.items()}
+    return {name: np.log(ends["rand"] / own) for name, own in ends.items()}
+
+
+def _at_the_end(losses: Numbers) -> int:
+    """How many evaluations are the last ones."""
+    return max(1, int(losses.shape[1]) // 20)
 
 
 def _last(values: Numbers, number: int) -> Numbers:
@@ -63,13 +102,6 @@ def _last(values: Numbers, number: int) -> Numbers:
     most = 1e3 * np.abs(values[:, 0])
     found: Numbers = np.maximum(np.where(np.isfinite(end), np.minimum(end, most), most), 1e-9)
     return found
-
-
-def _spent(result: Result, currency: str, targets: list[float]) -> Numbers:
-    """What each run spends to each target, [levels, R], by linear interpolation between evaluations."""
-    axis = totals(result, currency)[:, result.evaluated]
-    loss = result.metric("loss")
-    return np.array([[_crossing(*run, target) for run in zip(loss, axis, strict=True)] for target in targets])
 
 
 def _crossing(loss: Numbers, axis: Numbers, target: float) -> float:

@@ -12,13 +12,13 @@ from fedpick.storage import RunStore
 from fedpick.validation import natural, one_of
 
 VERSION = 1  # another family, problem or score is another version, and ranks are not compared across them
-STEPS = ("best", "small", "own")
+Step = Literal["best", "small", "own"]
+STEPS: tuple[Step, ...] = ("best", "small", "own")
 SMALL = 0.2  # of rand's best step
 STRATEGIES = (
     *("rand", "uniform", "pow-d", "cpow-d", "rpow-d", "adapow-d-halving", "auto", "afl", "ucb-cs", "oort"),
     *("clustered-size", "k-vib", "refl", "tifl"),
 )
-Step = Literal["best", "small", "own"]
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,24 @@ class Family:
     failures: Any = sim.Failures()
     small: bool = False
 
+    @property
+    def classes(self) -> int:
+        """The number of labels."""
+        return int(self.data.extent[2])
+
+    @property
+    def cure(self) -> str | None:
+        """How to install the package that holds the data; None where it is there, or none is needed."""
+        package = getattr(self.data, "package", None)
+        return None if package is None or package.is_installed else package.command
+
     def experiment(self, seeds: Sequence[int]) -> Experiment:
         """rand on this family, with the step size at which the search begins.
 
         Args:
             seeds: The seeds, each of which draws its own federation.
         """
-        K = getattr(self.data, "K", None) or self.data.partition.K
+        K = getattr(self.data, "K", None) or getattr(self.data, "most", None) or self.data.partition.K
         return Experiment(
             self.data,
             self.model,
@@ -84,6 +95,7 @@ def _digits(name: str, partition: Any, model: Any = None, **options: Any) -> Fam
 
 
 _MLP = sim.MLP((32,), 0.0)
+_LSTM = sim.CharLSTM(77, hidden=32, layers=1)
 FAMILIES = {
     family.name: family
     for family in (
@@ -110,6 +122,13 @@ FAMILIES = {
         _digits("digits, MLP, long", sim.Dirichlet(40, 2.0, least=1), _MLP, m=2, tau=50, b=10),
         _digits("digits, MLP, day and night", sim.Dirichlet(60, 0.3, least=1), _MLP, m=5, tau=10, b=16,
                 availability=sim.DayAndNight()),
+        Family("schools", sim.Chem97(10, 300), sim.Logistic(), m=10, tau=5, b=10, eta=0.1),
+        Family("lecturers", sim.InstEval(20, 200), sim.Logistic(), m=10, tau=5, b=10, eta=0.05),
+        Family("film raters", sim.MovieLens(1, 200), _MLP, m=10, tau=5, b=20, eta=0.05),
+        Family("aircraft", sim.NYCFlights(50, 300), sim.Logistic(), m=10, tau=5, b=20, eta=0.05),
+        Family("watch wearers", sim.Watch(1, 10), _MLP, m=2, tau=10, b=20, eta=0.1, rounds=100),
+        Family("speaking roles", sim.Shakespeare(50, 30, length=20, step=20), _LSTM, m=3, tau=10, b=10, eta=2.0,
+               rounds=100),
     )
 }  # fmt: skip
 
@@ -134,6 +153,15 @@ class Problem:
         return f"{self.family.name}; {self.step}"
 
 
+def family_of(problem: str) -> str:
+    """The family of a problem, by its name.
+
+    >>> family_of("digits, IID; small")
+    'digits, IID'
+    """
+    return problem.rpartition("; ")[0] or problem
+
+
 def entries(family: Family, base: Experiment, strategies: Sequence[str]) -> dict[str, Experiment]:
     """The experiment of each strategy on a family: its authors' defaults, with d = 2m.
 
@@ -144,7 +172,9 @@ def entries(family: Family, base: Experiment, strategies: Sequence[str]) -> dict
     """
     found = {}
     for name in strategies:
-        fitted = registry.fitting_strategy(name, m=family.m, d=2 * family.m, rounds=family.rounds, classes=10)
+        fitted = registry.fitting_strategy(
+            name, m=family.m, d=2 * family.m, rounds=family.rounds, classes=family.classes
+        )
         found[name] = replace(base, selector=fitted)
     return found
 
@@ -155,7 +185,8 @@ def make_problems(
     store: RunStore,
     *,
     seeds: int,
-    steps: Sequence[Step] = STEPS,  # type: ignore[assignment]
+    steps: Sequence[Step] = STEPS,
+    workers: int = 1,
     watch: Callable[..., None] | None = None,
 ) -> list[Problem]:
     """The problems of these families, their step sizes tuned on a seed that is not used again.
@@ -169,22 +200,27 @@ def make_problems(
         store: Where the runs are stored.
         seeds: The number of seeds.
         steps: The ways to set the step size.
+        workers: Processes that share the work.
         watch: Called with each batch under way and its result so far.
     """
     natural("arena", "seeds", seeds)
     for step in steps:
         one_of("arena", "step", step, STEPS)
     plain = [family.experiment(range(seeds)) for family in families]
-    tuned = tune_rates(plain, store, watch, seeds=1)
+    tuned = tune_rates(plain, store, watch, seeds=1, workers=workers)
+    best = [entries(family, one, strategies) for family, one in zip(families, tuned, strict=True)]
+    own = [one for each in best for one in each.values()]
+    rates = iter(tune_rates(own, store, watch, seeds=1, workers=workers) if "own" in steps else own)
     problems = []
-    for family, best in zip(families, tuned, strict=True):
-        own = entries(family, best, strategies)
-        if "best" in steps:
-            problems.append(Problem(family, "best", own))
-        if "small" in steps:
-            slow = replace(best.local, eta=float(f"{SMALL * float(best.local.eta):.4g}"))
-            problems.append(Problem(family, "small", {name: replace(one, local=slow) for name, one in own.items()}))
-        if "own" in steps:
-            each = dict(zip(own, tune_rates(list(own.values()), store, watch, seeds=1), strict=True))
-            problems.append(Problem(family, "own", each))
+    for family, each in zip(families, best, strict=True):
+        made = {
+            "best": each,
+            "small": {name: replace(one, local=_slower(one.local)) for name, one in each.items()},
+            "own": {name: next(rates) for name in each},
+        }
+        problems += [Problem(family, step, made[step]) for step in STEPS if step in steps]
     return problems
+
+
+def _slower(local: sim.Local) -> sim.Local:
+    return replace(local, eta=float(f"{SMALL * float(local.eta):.4g}"))

@@ -5,11 +5,17 @@ from typing import Any
 
 import numpy as np
 
+from fedpick import sim
 from fedpick.arena.ranks import Ranking, agreement, rank
 from fedpick.arena.scores import Scores
+from fedpick.arena.suite import FAMILIES, family_of
 from fedpick.compare import CURRENCIES
 from fedpick.metrics import Numbers
 
+STEADY = (sim.Always(), sim.Failures())
+UNSTEADY = {family.name for family in FAMILIES.values() if (family.availability, family.failures) != STEADY}
+PARTS = ("final", "worst", "spread")
+ENDS = ("last loss", "worst client's", "spread", "accuracy")
 RANKS = ["strategy", "mean rank", "times as fast as rand [95 %]", "won", "lost"]
 
 
@@ -52,8 +58,42 @@ def speed_table(scores: Mapping[str, Scores], currency: str = "rounds") -> list[
     return [[name, *(f"{np.exp(run.mean()):.2f}" for run in one.speed[currency])] for name, one in scores.items()]
 
 
+def family_table(scores: Mapping[str, Scores], currency: str = "rounds") -> list[list[str]]:
+    """A row for each family: its name, and the speed-up of each strategy over rand, whatever the step size.
+
+    Args:
+        scores: The scores of each problem.
+        currency: "rounds", "bytes" or "seconds".
+    """
+    families: dict[str, list[Scores]] = {}
+    for problem, one in scores.items():
+        families.setdefault(family_of(problem), []).append(one)
+    return [
+        [name, *(f"{gain:.2f}" for gain in np.exp(np.mean([one.speed[currency].mean(axis=1) for one in own], axis=0)))]
+        for name, own in families.items()
+    ]
+
+
+def robustness_table(scores: Mapping[str, Scores]) -> list[list[str]]:
+    """A row for each strategy: its speed-up over rand where all clients are there, and where they come, go or fail.
+
+    Args:
+        scores: The scores of each problem.
+    """
+    names = next(iter(scores.values())).names
+    away = np.array([family_of(problem) in UNSTEADY for problem in scores])
+    gains = np.array([one.speed["rounds"].mean(axis=1) for one in scores.values()])
+    cells = [
+        [f"{x:.2f}" for x in np.exp(gains[part].mean(axis=0))] if part.any() else ["-"] * len(names)
+        for part in (~away, away)
+    ]
+    return [list(row) for row in zip(names, *cells, strict=True)]
+
+
 def end_table(scores: Mapping[str, Scores]) -> list[list[str]]:
-    """A row for each strategy: the last loss, that of the worst client (as parts of rand's), and points of accuracy.
+    """A row for each strategy, as parts of rand's: the last loss, that of the worst client, and the spread of losses.
+
+    The last column is the difference in test accuracy, in points.
 
     Args:
         scores: The scores of each problem.
@@ -61,11 +101,9 @@ def end_table(scores: Mapping[str, Scores]) -> list[list[str]]:
     names = next(iter(scores.values())).names
     rows = []
     for i, name in enumerate(names):
-        final, worst = (
-            np.exp(-np.mean([getattr(one, what)[i].mean() for one in scores.values()])) for what in ("final", "worst")
-        )
+        ends = [np.exp(-np.mean([getattr(one, what)[i].mean() for one in scores.values()])) for what in PARTS]
         points = 100 * np.nanmean([np.nanmean(one.accuracy[i]) for one in scores.values()])
-        rows.append([name, f"{final:.3f}", f"{worst:.3f}", f"{points:+.1f}"])
+        rows.append([name, *(f"{end:.3f}" for end in ends), f"{points:+.1f}"])
     return rows
 
 
@@ -82,13 +120,21 @@ def markdown(scores: Mapping[str, Scores], about: str) -> str:
         said = ranking_sentence(ranking, *agreement(scores, currency))
         parts += [f"## By {currency}", said, _table(RANKS, rank_table(ranking))]
     names = list(next(iter(scores.values())).names)
-    parts += ["## Where they end", _table(["strategy", "last loss", "worst client's", "accuracy"], end_table(scores))]
+    parts += ["## Where they end", _table(["strategy", *ENDS], end_table(scores))]
+    parts += [
+        "## Where clients come and go",
+        "Times as fast as rand, in rounds: on the problems on which all are there and none fails, and on the others.",
+        _table(["strategy", "all are there", "they come, go or fail"], robustness_table(scores)),
+        "## By family",
+        "Times as fast as rand, in rounds, over the step sizes.",
+        _table(["family", *names], family_table(scores)),
+    ]
     parts += ["## By problem", "Times as fast as rand, in rounds.", _table(["problem", *names], speed_table(scores))]
     return "\n\n".join(parts) + "\n"
 
 
 def to_plain(scores: Mapping[str, Scores]) -> dict[str, Any]:
-    """The scores as plain data, to four digits: what JSON holds.
+    """The scores as plain data, to three digits: what JSON holds.
 
     Args:
         scores: The scores of each problem.
@@ -97,14 +143,30 @@ def to_plain(scores: Mapping[str, Scores]) -> dict[str, Any]:
         problem: {
             "strategies": list(one.names),
             "speed": {currency: _short(values) for currency, values in one.speed.items()},
-            **{name: _short(getattr(one, name)) for name in ("final", "worst", "accuracy")},
+            **{name: _short(getattr(one, name)) for name in (*PARTS, "accuracy")},
         }
         for problem, one in scores.items()
     }
 
 
+def from_plain(plain: Mapping[str, Any]) -> dict[str, Scores]:
+    """The scores that ``to_plain`` wrote.
+
+    Args:
+        plain: What JSON holds.
+    """
+    return {
+        problem: Scores(
+            tuple(one["strategies"]),
+            {currency: np.asarray(values, float) for currency, values in one["speed"].items()},
+            *(np.asarray(one[name], float) for name in (*PARTS, "accuracy")),
+        )
+        for problem, one in plain.items()
+    }
+
+
 def _short(values: Numbers) -> list[list[float]]:
-    return [[float(f"{x:.4g}") for x in row] for row in values]
+    return [[float(f"{x:.3g}") for x in row] for row in values]
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

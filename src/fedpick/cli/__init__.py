@@ -10,6 +10,7 @@ from fedpick.cli.arena import arena
 from fedpick.cli.compare import compare
 from fedpick.cli.data import data
 from fedpick.cli.federate import federate
+from fedpick.cli.map import map_
 from fedpick.cli.paper import paper
 from fedpick.cli.report import report
 from fedpick.cli.run import run
@@ -19,6 +20,7 @@ from fedpick.cli.theory import theory
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 for command in (compare, arena, run, report, paper, theory, strategies, federate):
     app.command()(command)
+app.command("map")(map_)
 app.add_typer(data, name="data")
 
 

@@ -1,6 +1,8 @@
 """``fedpick arena``: strategies ranked over many federations."""
 
+import gzip
 import json
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +30,9 @@ def arena(
     listed: Annotated[bool, typer.Option("--list", help="List the families and strategies.")] = False,
     seeds: Annotated[int | None, typer.Option(min=2, help="Seeds, each a federation of its own.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that share the work.")] = 1,
+    played: Annotated[
+        Path | None, typer.Option("--from", help="An arena.json (or .json.gz): its tables and page; nothing is played.")
+    ] = None,
     output: Output = Path("arena"),
     quiet: Quiet = False,
     debug: Debug = False,
@@ -45,57 +50,86 @@ def arena(
       fedpick arena --full --workers 4
     """
     with cli_errors(debug, output), announced("arena", quiet or listed):
-        from fedpick.arena import (
-            FAMILIES,
-            STRATEGIES,
-            VERSION,
-            markdown,
-            play,
-            rank,
-            rank_table,
-            render_arena,
-            to_plain,
-        )
-        from fedpick.registry import find
+        from fedpick.arena import FAMILIES, STRATEGIES, from_plain, markdown, rank, rank_table, render_arena
         from fedpick.storage import write_atomic
 
         if listed:
             _list(FAMILIES, STRATEGIES)
             return
-        chosen = _chosen(families, FAMILIES, full)
-        names = [*(strategies or ("" if full else SMALL) or ",".join(STRATEGIES)).split(","), *(strategy or ())]
-        for name in names:
-            if ":" not in name and "(" not in name:
-                find("Selector", name)
         open_store(output, "arena", "arena.md", "arena.html", "arena.json")
-        number = seeds or (FULL_SEEDS if full else SMALL_SEEDS)
-        steps: Any = ("best", "small", "own") if full else ("best",)
-        work = _work(chosen, names, number, len(steps))
-        with ProgressBar(work, quiet) as bar:
-
-            def watch(batch: Any, so_far: Any) -> None:
-                bar.at(batch.points[0].name, batch.seconds, so_far.rounds / batch.points[0].rounds)
-
-            scores = play(chosen, names, output, seeds=number, steps=steps, workers=workers, watch=watch)
-        about = (
-            f"Suite {VERSION}{'' if full else ', the small one'}: {len(scores)} of {len(chosen) * len(steps)} "
-            f"problems, those on which rand learns; {number} seeds, each with federations of its own."
-        )
-        text = f"# The arena\n\n{markdown(scores, about)}"
+        if played is not None:
+            plain = _read(played)
+        else:
+            plain = _play(strategy, strategies, families, full, seeds, workers, output, quiet)
+        scores, about = from_plain(plain["problems"]), plain["about"]
+        text = f"# The arena: results\n\n{markdown(scores, about)}"
         write_atomic(output / "arena.md", text, owner="arena")
         write_atomic(output / "arena.html", render_arena(scores, about), owner="arena")
-        plain = {"version": VERSION, "seeds": number, "problems": to_plain(scores)}
         write_atomic(output / "arena.json", json.dumps(plain), owner="arena")
         _show(rank_table(rank(scores)), about)
         typer.echo(f"{output}/arena.html has all tables, as arena.md has, and arena.json the numbers")
 
 
-def _chosen(families: str | None, known: Any, full: bool) -> list[Any]:
+def _play(
+    strategy: list[str] | None,
+    strategies: str | None,
+    families: str | None,
+    full: bool,
+    seeds: int | None,
+    workers: int,
+    output: Path,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Play what is not in the folder; the scores, and what was played."""
+    from fedpick.arena import FAMILIES, STRATEGIES, VERSION, play, to_plain
+    from fedpick.registry import find
+
+    chosen, left_out = _chosen(families, FAMILIES, full)
+    names = [*(strategies or ("" if full else SMALL) or ",".join(STRATEGIES)).split(","), *(strategy or ())]
+    for name in names:
+        if ":" not in name and "(" not in name:
+            find("Selector", name)
+    number = seeds or (FULL_SEEDS if full else SMALL_SEEDS)
+    steps: Any = ("best", "small", "own") if full else ("best",)
+    with ProgressBar(_work(chosen, names, number, len(steps)), quiet) as bar:
+
+        def watch(batch: Any, so_far: Any) -> None:
+            bar.at(batch.points[0].name, batch.seconds, so_far.rounds / batch.points[0].rounds)
+
+        scores = play(chosen, names, output, seeds=number, steps=steps, workers=workers, watch=watch)
+    about = (
+        f"Suite {VERSION}{'' if full else ', the small one'}: {len(scores)} of {len(chosen) * len(steps)} "
+        f"problems, those on which rand learns; {number} seeds, each with federations of its own.{left_out}"
+    )
+    return {"version": VERSION, "seeds": number, "about": about, "problems": to_plain(scores)}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """What another arena wrote, compressed or not."""
+    from fedpick.arena import from_plain, rank
+
+    try:
+        raw = file.read_bytes()
+        plain: dict[str, Any] = json.loads(gzip.decompress(raw) if file.suffix == ".gz" else raw)
+        rank(from_plain(plain["problems"]))
+        str(plain["about"])
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"arena: --from must be a file that fedpick arena wrote, got {file}: {error}") from None
+    return plain
+
+
+def _chosen(families: str | None, known: Any, full: bool) -> tuple[list[Any], str]:
+    """The families to play, and a sentence on those whose data are not installed."""
     names = [name.strip() for name in families.split(";")] if families else []
     for name in names:
         if name not in known:
             raise ValueError(f"arena: families must be among {'; '.join(known)}, got {name!r}")
-    return [known[name] for name in names] or [family for family in known.values() if full or family.small]
+        if known[name].cure:
+            raise ModuleNotFoundError(f"arena: the data of {name!r} are not installed; {known[name].cure}")
+    wanted = [known[name] for name in names] or [family for family in known.values() if full or family.small]
+    absent = [f"{family.name} ({family.cure})" for family in wanted if family.cure]
+    left_out = f" Left out, because their data are not installed: {'; '.join(absent)}." if absent else ""
+    return [family for family in wanted if not family.cure], left_out
 
 
 def _work(families: list[Any], names: list[str], seeds: int, steps: int) -> float:
@@ -110,9 +144,10 @@ def _work(families: list[Any], names: list[str], seeds: int, steps: int) -> floa
 def _list(families: Any, strategies: Any) -> None:
     from rich.table import Table
 
-    table = Table("family", "clients per round", "rounds", "small suite")
+    table = Table("family", "clients per round", "rounds", "suite")
     for family in families.values():
-        table.add_row(family.name, str(family.m), str(family.rounds), "yes" if family.small else "")
+        suite = "small, full" if family.small else "full"
+        table.add_row(family.name, str(family.m), str(family.rounds), suite if not family.cure else family.cure)
     console().print(table)
     typer.echo(f"Strategies: {', '.join(strategies)}")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.experiment import Experiment, load_results, run_missing
+from fedpick.experiment import Experiment, load_results, run_in_processes, run_missing
 from fedpick.storage import RunStore
 
 FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0)  # of the task's own learning rate
@@ -21,6 +21,7 @@ def tune_rates(
     *,
     factors: Sequence[float] = FACTORS,
     seeds: int = TRIED,
+    workers: int = 1,
 ) -> list[Experiment]:
     """Each experiment with the learning rate at which its global training loss ends lowest, in the mean over seeds.
 
@@ -33,12 +34,17 @@ def tune_rates(
         watch: Called with each batch under way and its result so far.
         factors: The rates to try, as parts of the experiment's own, in their order.
         seeds: How many seeds to try them with.
+        workers: Processes that share the work; ``watch`` is for one.
     """
     tried = [list(factors) for _ in experiments]
     losses: list[dict[float, float]] = [{} for _ in experiments]
     for _ in range(1 + EXTENSIONS):
         wanted = [[_at(one, factor, seeds) for factor in own] for one, own in zip(experiments, tried, strict=True)]
-        run_missing([each for own in wanted for each in own], store, watch)
+        everything = [each for own in wanted for each in own]
+        if workers > 1:
+            run_in_processes(everything, store, workers=workers)
+        else:
+            run_missing(everything, store, watch)
         for place, own in enumerate(wanted):
             for factor, each in zip(tried[place], own, strict=True):
                 end = load_results(each, store).metric("loss")[:, -1].mean()

@@ -48,6 +48,7 @@ class NYCFlights:
     most: int | None = None
     _: KW_ONLY
     seed: int = 0
+    package = FLIGHTS
     extent = (327_346, 51, 2)
 
     def __post_init__(self) -> None:
@@ -58,7 +59,7 @@ class NYCFlights:
 
     def samples(self) -> Samples:
         """Those of all aircraft."""
-        table = _columns(FLIGHTS.read(self)[0])
+        table = _columns(self.package.read(self)[0])
         groups = [
             indicators(table["hour"].astype(np.int64), HOURS),
             indicators(table["month"].astype(np.int64), MONTHS),

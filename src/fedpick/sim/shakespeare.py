@@ -63,6 +63,7 @@ class Shakespeare:
     most: int | None = None
     _: KW_ONLY
     seed: int = 0
+    package = TEXTS
     length: int = 80
     step: int = 10
     extent = (330_000, 80, len(ALPHABET))
@@ -77,7 +78,7 @@ class Shakespeare:
 
     def samples(self) -> Samples:
         """Those of all roles that say enough for one."""
-        texts = TEXTS.read(self)
+        texts = self.package.read(self)
         roles = {
             f"{play.replace('_', ' ')}: {role}": _codes(speech)
             for play, text in zip(PLAYS, texts, strict=True)

@@ -57,6 +57,7 @@ class Chem97:
     most: int | None = None
     _: KW_ONLY
     seed: int = 0
+    package = CHEM97
     extent = (31_022, 3, 6)
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ class Chem97:
 
     def samples(self) -> Samples:
         """Those of all schools."""
-        table = read_frame(CHEM97.read(self)[0])
+        table = read_frame(self.package.read(self)[0])
         x = np.stack([table["gcsecnt"], table["gender"] == "F", table["age"] / 6], axis=1).astype(np.float32)
         y = np.searchsorted(SCORES, table["score"])
         return make_samples(x, y, table["school"], tuple(map(str, SCORES)), "school")
@@ -95,6 +96,7 @@ class InstEval:
     most: int | None = None
     _: KW_ONLY
     seed: int = 0
+    package = INST_EVAL
     extent = (73_421, 26, 5)
 
     def __post_init__(self) -> None:
@@ -105,7 +107,7 @@ class InstEval:
 
     def samples(self) -> Samples:
         """Those of all lecturers."""
-        table = read_frame(INST_EVAL.read(self)[0])
+        table = read_frame(self.package.read(self)[0])
         levels = [indicators(table[name], np.unique(table[name])) for name in ("studage", "lectage", "dept")]
         x = np.concatenate([*levels, table["service"][:, None].astype(np.float32)], axis=1)
         samples = make_samples(x, table["y"] - 1, table["d"], ("1", "2", "3", "4", "5"), "lecturer")
@@ -133,6 +135,7 @@ class MovieLens:
     most: int | None = None
     _: KW_ONLY
     seed: int = 0
+    package = MOVIE_LENS
     extent = (100_004, 20, 2)
 
     def __post_init__(self) -> None:
@@ -143,7 +146,7 @@ class MovieLens:
 
     def samples(self) -> Samples:
         """Those of all people."""
-        table = read_frame(MOVIE_LENS.read(self)[0])
+        table = read_frame(self.package.read(self)[0])
         year = np.nan_to_num((table["year"] - 1990) / 20, nan=0.0)
         x = np.concatenate([_genres(table["genres"]), year[:, None].astype(np.float32)], axis=1)
         y = (table["rating"] >= 4).astype(np.int64)

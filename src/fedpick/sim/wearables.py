@@ -44,6 +44,7 @@ class Watch:
     most: int | None = None
     _: KW_ONLY
     seed: int = 0
+    package = WATCH
     length: int = 100
     extent = (2_400, 31, 7)
 
@@ -56,7 +57,7 @@ class Watch:
 
     def samples(self) -> Samples:
         """Those of all people."""
-        stored = read_object(WATCH.read(self)[0])
+        stored = read_object(self.package.read(self)[0])
         shortest = min(map(len, stored["X"]))
         require(self, "length", self.length, f"at most {shortest}, the shortest recording", lambda n: n <= shortest)
         parts = list(_windows(stored["X"], stored["side"], self.length))
