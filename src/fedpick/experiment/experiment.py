@@ -152,7 +152,7 @@ class Experiment:
         sim.check_room(federation, model, seats, runs=len(self.seeds), rounds=self.rounds, every=every)
         sim.check_fit(federation, self.selector, self.availability, self.failures)
         own = sim.resolve_metrics("experiment", self.metrics.test)
-        sim.check_metrics("experiment", own, federation, model)
+        sim.check_metrics(own, federation, model, owner="experiment")
         if self.metrics.target is not None:
             sim.check_direction("experiment", self.metrics.target, own)
 

@@ -61,14 +61,14 @@ def check_direction(owner: str, target: str, own: Sequence[NamedMetric]) -> None
             raise ValueError(f"{owner}: metric {target} {rule}, and does not")
 
 
-def check_metrics(owner: str, own: Sequence[NamedMetric], federation: Federation, model: Model) -> None:
+def check_metrics(own: Sequence[NamedMetric], federation: Federation, model: Model, *, owner: str) -> None:
     """Raise where metrics cannot be measured: no test set, no logits, too many of them, or no single number.
 
     Args:
-        owner: What the error begins with.
         own: The metrics that were asked for.
         federation: The data.
         model: The model.
+        owner: What the error begins with.
     """
     if not own:
         return

@@ -105,7 +105,7 @@ def simulate(
     every = preflight.check_options(rounds, every, until, watch, checkpoint, own, **flags)
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
-    preflight.check_metrics("simulate", own, data, built)
+    preflight.check_metrics(own, data, built, owner="simulate")
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
     world = (availability, failures, devices, liars.lies() if liars.share > 0 else None)
