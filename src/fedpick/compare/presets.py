@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -132,9 +133,22 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
         plain["selector"] = set_parameters(plain.get("selector", {}), given)
         found = from_plain(plain, folder)
     different = {json.dumps(experiment.to_plain(), sort_keys=True): experiment for experiment in found}
+    if len(different) > 1:
+        _check_choice(list(different.values()))
     for experiment in different.values():
         experiment.check()  # a mistake is an error now, and not when the others have run
     return list(different.values())
+
+
+def _check_choice(experiments: Sequence[Experiment]) -> None:
+    """Raise where there is one client, and warn where all of them train in every round: strategies have no choice."""
+    K = experiments[0].federation().num_clients
+    if K == 1:
+        rule = "there must be at least 2 clients to choose from"
+        raise ValueError(f"compare: {rule}, got 1, on which every strategy would train")
+    if all((one.selector.m or K) >= K for one in experiments):
+        what = f"m = {K} is every client, so that there is nothing to choose"
+        warnings.warn(f"compare: {what}; strategies differ in weights and in repeated seats alone", stacklevel=2)
 
 
 def _set_world(plain: Plain, choices: Choices) -> None:
