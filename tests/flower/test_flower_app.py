@@ -1,10 +1,13 @@
 """``fedpick compare --app``: strategies on a Flower app, here without Ray but for the slow test."""
 
+import contextlib
 import html
 import importlib
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -328,6 +331,50 @@ def test_flowers_simulation_plays_the_app_and_ends_with_its_parent(tmp_path, mon
     again = store.load(run.identity)
     for name in before.arrays.keys() - {"records/seconds"}:  # the same, bit for bit, also on the whole machine
         np.testing.assert_array_equal(before.arrays[name], again.arrays[name], err_msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "ctrl-c"])
+def test_an_interrupted_comparison_of_an_app_goes_on_to_the_same_table(end, tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason="the simulation needs pip install 'flwr[simulation]'")
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flwr"))
+    fixed = ["--app", EXAMPLE, *K, "--strategies", "rand,pow-d", "--seeds", 1, "--rounds", 12]
+
+    def begin(folder):
+        line = [sys.executable, "-m", "fedpick", "compare", *map(str, fixed), "-o", str(tmp_path / folder)]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    whole, error = begin("whole").communicate(timeout=300)
+    assert "report.html has the charts" in whole, error
+    broken = begin("broken")
+    limit = time.monotonic() + 200
+    while time.monotonic() < limit and not list(tmp_path.glob("broken/under-way/*/state/round-0000000[3-9].state")):
+        time.sleep(0.1)
+    broken.send_signal(end)
+    _, error = broken.communicate(timeout=60)
+    assert broken.returncode == (-end if end == signal.SIGKILL else 128 + end), error
+    assert ("the same command resumes from there" in error) == (end == signal.SIGINT)
+    assert not list(tmp_path.glob("broken/runs/*"))  # it was in the middle
+
+    again, logs = begin("broken"), {}
+    while again.poll() is None:
+        for log in tmp_path.glob("broken/under-way/*/log.txt"):
+            with contextlib.suppress(OSError):  # a run that has just ended
+                logs[log.parent.name] = log.read_text()
+        time.sleep(0.1)
+    table, error = again.communicate()
+    resumed = [int(rounds) for log in logs.values() for rounds in re.findall(r"resuming after (\d+) rounds", log)]
+    assert max(resumed) >= 3
+    for log in logs.values():
+        played = re.findall(r"fedpick round (\d+): .* train loss", log)
+        assert len(played) == len(set(played)), "a round was played twice"
+    lines = [text.splitlines()[:-1] for text in (whole, table)]  # the last says the folder and the seconds
+    assert lines[0] == lines[1], error
+    one, other = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("whole", "broken"))
+    for row in (*one["strategies"], *other["strategies"]):
+        del row["seconds_to_target"]  # of a clock
+    same = ("answer", "target", "strategies", "experiments", "runs")
+    assert {name: one[name] for name in same} == {name: other[name] for name in same}
 
 
 def _children(pid):

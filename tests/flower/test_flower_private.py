@@ -1,6 +1,7 @@
 """Private losses on Flower: clients add the noise and keep their budget, and the server decodes."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -68,20 +69,74 @@ def private_app(privacy):
     return app
 
 
-@pytest.mark.parametrize("inner", [PowerOfChoice(2, 4), PowerOfChoice(2, 4, "stale")])
-@pytest.mark.parametrize("theirs", [2.0, 1.0])  # a client may have less to spend than the server thinks
-def test_a_federation_goes_on_when_the_budgets_are_spent(inner, theirs):
-    grid = FakeGrid(private_app(Privacy(epsilon=0.5, budget=theirs)), range(6))
-    private = Private(inner, epsilon=0.5, budget=2.0)
+class Heard(Privacy):
+    """Notes what each client says: the round, who, and whether it is a poll."""
+
+    notes: ClassVar[list[tuple[int, int, bool, float | None]]] = []
+
+    def disguise(self, loss, message, context):
+        said = super().disguise(loss, message, context)
+        number, poll = message.content["config"]["server-round"], message.metadata.message_type == "query.loss"
+        Heard.notes.append((number, context.node_config["partition-id"], poll, said))
+        return said
+
+
+def play_private(inner, theirs, monkeypatch, mechanism="bit"):
+    """Thirty rounds of six clients that can answer twice for each unit of their budget."""
+    monkeypatch.setattr(Heard, "notes", [])
+    grid = FakeGrid(private_app(Heard(epsilon=0.5, budget=theirs, mechanism=mechanism)), range(6))
+    private = Private(inner, epsilon=0.5, budget=2.0, mechanism=mechanism)
     strategy = Selecting(FedAvg(fraction_evaluate=0.0), private, poll_timeout=0.2, wait=0.0, outage=0.3)
     strategy.start(grid, zeros(), num_rounds=30, timeout=0.3)
-    rows = strategy.history.rows
-    assert len(rows) == 30
-    trained = np.array([len(row.clients) for row in rows])
-    assert (trained[:4] == 2).all()
-    assert (trained == 2).all() if theirs == 2.0 else (trained >= 1).mean() > 0.6
+    assert len(strategy.history.rows) == 30
+    spent = {c.node_config["partition-id"]: c.state.metric_records["fedpick-privacy"]["spent"] for c in
+             grid.nodes.values()}  # fmt: skip
+    for client in range(6):  # what a client says is what it pays for, never more than it has, and then no more
+        said = [note[3] is not None for note in Heard.notes if note[1] == client and not unheard(inner, note)]
+        assert spent[client] == pytest.approx(0.5 * sum(said))
+        assert spent[client] <= theirs + 1e-6
+        assert said == sorted(said, reverse=True)
+    return grid, strategy.history.rows, spent
+
+
+def unheard(inner, note):
+    """Whether it is of a training reply to a strategy that polls, which does not hear it."""
+    return inner.poll != "none" and not note[2]
+
+
+@pytest.mark.parametrize("mechanism", ["bit", "laplace"])
+@pytest.mark.parametrize("theirs", [2.0, 1.0])  # a client may have less to spend than the server thinks
+def test_who_is_polled_answers_while_its_own_budget_lasts(theirs, mechanism, monkeypatch):
+    inner = PowerOfChoice(2, 4)
+    _, rows, spent = play_private(inner, theirs, monkeypatch, mechanism)
+    assert set(spent.values()) == {theirs}  # all of it, and no more
+    assert not [note for note in Heard.notes if unheard(inner, note) and note[3] is not None]
+    refused = [note for note in Heard.notes if note[2] and note[3] is None]
+    assert bool(refused) == (theirs < 2.0)  # the server asks nobody whose budget it knows to be spent
+    for number, row in enumerate(rows, start=1):
+        polled = {note[1]: note[3] for note in Heard.notes if note[0] == number and note[2]}
+        answered = {client for client, said in polled.items() if said is not None}
+        assert set(row.asked) == set(polled)
+        assert {k for k, loss in zip(row.asked, row.answers, strict=True) if not math.isnan(loss)} == answered
+        trained = {client for client in row.clients if client >= 0}
+        if theirs < 2.0 and answered:  # a candidate that was asked and is silent has no seat
+            assert trained <= answered
+            assert len(trained) == min(2, len(answered))
+        else:
+            assert len(trained) == 2
+    assert not np.isfinite([loss for row in rows[20:] for loss in row.answers]).any()  # the answers have stopped
+    assert len({client for row in rows[20:] for client in row.clients}) == 6  # and chance decides
+
+
+@pytest.mark.parametrize("theirs", [2.0, 1.0])
+def test_who_trains_says_its_loss_while_its_own_budget_lasts(theirs, monkeypatch):
+    grid, rows, spent = play_private(PowerOfChoice(2, 4, "stale"), theirs, monkeypatch)
+    assert all(len(row.clients) == 2 and min(row.clients) >= 0 for row in rows)
+    for number, row in enumerate(rows, start=1):
+        assert {note[1] for note in Heard.notes if note[0] == number} == set(row.clients)
+    often = [client for client in range(6) if sum(client in row.clients for row in rows) >= theirs / 0.5]
+    assert often
+    assert {spent[client] for client in often} == {theirs}
     told = [message.content["config"]["fedpick-threshold"] for _, message in grid.log if "arrays" in message.content]
-    assert told
+    assert len(told) == 60
     assert all(math.isfinite(value) for value in told)
-    spent = [context.state.metric_records["fedpick-privacy"]["spent"] for context in grid.nodes.values()]
-    assert max(spent) <= theirs + 1e-6

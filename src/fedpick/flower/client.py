@@ -48,7 +48,7 @@ class Privacy:
         require(self, "clip", self.clip, "above 0 and at most 1e6", lambda x: (x > 0) & (x <= 1e6))
 
     def disguise(self, loss: float, message: Message, context: Context) -> float | None:
-        """What the client says instead of its loss; None where its budget is spent, or no threshold given.
+        """What the client says instead of its loss; None where its budget is spent, or nobody would hear it.
 
         Args:
             loss: The loss.
@@ -57,8 +57,10 @@ class Privacy:
         """
         kept: Any = context.state.metric_records[SPENT]["spent"] if SPENT in context.state else 0.0
         spent, bit = float(kept), self.mechanism == "bit"
-        threshold = float(_settings(message).get("fedpick-threshold", math.nan))
-        if spent + self.epsilon > self.budget * (1 + 1e-6) or (bit and math.isnan(threshold)):
+        settings = _settings(message)
+        threshold = float(settings.get("fedpick-threshold", math.nan))
+        unheard = settings.get("fedpick-unheard") == 1 or (bit and math.isnan(threshold))
+        if unheard or spent + self.epsilon > self.budget * (1 + 1e-6):
             return None
         context.state[SPENT] = MetricRecord({"spent": spent + self.epsilon})
         chance = secrets.SystemRandom()

@@ -102,10 +102,15 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
     return choice._replace(selection=drawn, how="drawn by size, because no candidate answered the poll")
 
 
-def announced(selector: Selector[Any], memory: Any) -> dict[str, float]:
-    """What clients are told with a poll and with training: the threshold of a strategy that is private."""
+def announced(selector: Selector[Any], memory: Any, training: bool = False) -> dict[str, float]:
+    """What clients are told with a poll, or with training, by a strategy that is private: the threshold.
+
+    A strategy that polls does not hear the losses after training, and says so: an answer would cost budget for nothing.
+    """
     question = getattr(selector, "question", None)
-    return {} if question is None else {"fedpick-threshold": question(memory)}
+    if question is None:
+        return {}
+    return {"fedpick-unheard": 1} if training and selector.poll != "none" else {"fedpick-threshold": question(memory)}
 
 
 def resize_memory(selector: Selector[Any], memory: Any, K: int) -> Any:
