@@ -279,6 +279,6 @@ def test_the_page_of_experiments_has_a_file_that_is_read_and_every_name_of_the_r
     tables = [tomllib.loads(block) for block in re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)]
     (whole,) = (table for table in tables if "rounds" in table)
     assert [one.selector.d for one in fedpick.experiment.from_plain(whole)] == [6, 12]
-    roles = ("Data", "Partition", "ModelSpec", "Availability", "RateSchedule", "Optimizer")
+    roles = ("Data", "Partition", "ModelSpec", "Availability", "Metric", "RateSchedule", "Optimizer")
     names = {name for role in roles for name in fedpick.registry.ROLES[role]}
     assert not {name for name in names if f"`{name}`" not in text}

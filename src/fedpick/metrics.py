@@ -27,6 +27,15 @@ def is_accuracy(metric: str) -> bool:
     return metric.endswith("accuracy")
 
 
+def name_on_test_set(metric: str) -> str:
+    """What a metric of the test set is called in a result, by its name or its address.
+
+    >>> name_on_test_set("f1"), name_on_test_set("my.module:Brier.score")
+    ('test_f1', 'test_score')
+    """
+    return "test_" + metric.rpartition(":")[2].rpartition(".")[2]
+
+
 class Payload(NamedTuple):
     """What the messages of a strategy carry: scalars in a reply after training, models in the request to train."""
 

@@ -174,6 +174,11 @@ ROLES: dict[str, Mapping[str, Row | Strategy]] = {
         "trace": Row("fedpick.sim:Trace"),
         "trace-file": Row("fedpick.sim:TraceFile"),
     },
+    "Metric": {
+        "f1": Row("fedpick.sim:f1"),
+        "auc": Row("fedpick.sim:auc"),
+        "calibration": Row("fedpick.sim:calibration"),
+    },
     "RateSchedule": {
         "step-decay": Row("fedpick.sim:StepDecay"),
         "optax": Row("fedpick.sim:OptaxSchedule"),

@@ -1,5 +1,6 @@
 """What a user gives counts, or is refused: options, --set, and the strategies of a file."""
 
+import numpy as np
 import pytest
 
 from fedpick import config
@@ -106,3 +107,18 @@ def test_what_would_not_count_is_refused(choices, words):
 def test_what_no_strategy_of_a_file_takes_is_refused(file):
     with pytest.raises(ValueError, match=r"selector\.decay must be a parameter of one of the strategies, got 1"):
         chosen(file, settings=("selector.decay=1",))
+
+
+def test_where_there_is_nothing_to_choose_it_is_said_before_anything_is_played(tmp_path, recwarn):
+    data = {"x": np.random.default_rng(0).normal(size=(40, 2)), "y": np.arange(40) % 2}
+    np.savez(tmp_path / "one.npz", **data, client=np.zeros(40, int))
+    np.savez(tmp_path / "four.npz", **data, client=np.arange(40) % 4)
+    with pytest.raises(
+        ValueError, match="at least 2 clients to choose from, got 1, on which every strategy would train"
+    ):
+        chosen(tmp_path / "one.npz")
+    assert chosen(tmp_path / "one.npz", strategies=("rand",)) == ["rand, m = 1"]  # one alone may be looked at
+    assert chosen(tmp_path / "four.npz", strategies=("rand", "full"), m=3) == ["rand, m = 3", "full"]
+    assert not recwarn
+    with pytest.warns(UserWarning, match="m = 4 is every client, so that there is nothing to choose"):
+        chosen(tmp_path / "four.npz", strategies=("rand", "pow-d", "full"), m=4)

@@ -110,6 +110,14 @@ def test_runs_of_an_app_that_was_changed_are_not_taken_for_its_own(here, folder,
     assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["runs"]) == 1
 
 
+def test_one_client_leaves_nothing_to_choose(here, folder, tmp_path):
+    one = ("--app", folder, "--federation-config", "num-supernodes=1", "-o", tmp_path / "out")
+    answer = compare(*one, "--strategies", "rand,pow-d")
+    assert answer.exit_code == 1
+    assert "compare: there must be at least 2 clients to choose from (num-supernodes), got 1" in answer.output
+    assert not here.played
+
+
 def test_a_run_that_fails_is_named_with_its_reason_and_its_log_and_the_others_stay(here, folder, tmp_path):
     here.fail["pow-d, seed 0"] = "no data here; add:\n    data = 3"
     arguments = ("--app", folder, *K, "--strategies", "rand,pow-d", "--seeds", 1, "--rounds", 2, "-o", tmp_path / "out")

@@ -64,9 +64,13 @@ def compare(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Metric of the target: loss, test_accuracy, worst_loss, ...",
+            help="Metric of the target: loss, test_accuracy, worst_loss, test_f1, ...",
             show_default="test_accuracy where there is a test set; loss for synthetic, quadratic or a bare --target",
         ),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(help=f"Also measured on the test set: {', '.join(ROLES['Metric'])}, or my_module:metric."),
     ] = None,
     by: By = "rounds",
     eta: Annotated[float | None, typer.Option(help="Learning rate.", show_default="task-specific")] = None,
@@ -135,6 +139,7 @@ def compare(
         )
         from fedpick.experiment import missing, names, run_missing
         from fedpick.report import preload_page
+        from fedpick.sim import check_direction, resolve_metrics
         from fedpick.validation import one_of
 
         began, shown = time.monotonic(), not (quiet or as_json)
@@ -145,13 +150,14 @@ def compare(
         if app is not None or federation or workers:
             foreign: Any = {"task": task if task != "synthetic" else None, "eta": eta, "tune": tune, "model": model}
             foreign |= {"availability": availability, "devices": devices, "deadline": deadline, "failures": failures}
-            foreign |= {"objective": objective, "x": x, "y": y, "client": client, "data": data}
+            foreign |= {"metrics": metrics, "objective": objective, "x": x, "y": y, "client": client, "data": data}
             folder = check_app(app, {**foreign, "standardize": standardize or None})
             wanted: Any = {"m": m, "d": d or (), "rounds": rounds, "seeds": seeds, "settings": settings or ()}
             wanted |= {"federation": federation or (), "workers": workers, "metric": metric, "name": name, **called}
             report = compare_app(folder, names_given, output, shown=shown, **wanted)
             finish(report, output, None, csv=csv, as_json=as_json, began=began)
             return
+        measured, metric = metrics_asked(metrics, metric)
         choices = Choices(
             strategies=names_given,
             m=m,
@@ -165,16 +171,19 @@ def compare(
             deadline=deadline,
             failures=failures,
             objective=objective,
+            metrics=measured,
             settings=tuple(settings or ()),
             **columns(x, y, client, standardize),
         )
-        check_target(metric or "loss", value if metric is not None or not str(target).endswith("%") else None)
+        if metric is None or not metric.startswith("test_"):  # of others, the task knows the names
+            check_target(metric or "loss", value if metric is not None or not str(target).endswith("%") else None)
         if tune is not None:
             one_of("compare", "tune", tune, ("eta",))
         chosen = make_experiments(task, choices)
         summary = chosen[0].federation().summary()
         metric = metric or default_metric(chosen[0], target, bool(summary.test))
-        check_target(metric, value)
+        check_target(metric, value, chosen[0].metrics.names)
+        check_direction("compare", metric, resolve_metrics("compare", chosen[0].metrics.test))
         if metric.startswith("test") and not summary.test:
             raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
         check_page(output)
@@ -208,6 +217,19 @@ def number(text: str | None) -> float | None:
         return float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)
     except ValueError:
         raise ValueError(f"compare: target must be a number such as 0.5 or 80%, got {text!r}") from None
+
+
+def metrics_asked(metrics: str | None, target: str | None) -> tuple[tuple[str, ...], str | None]:
+    """The metrics between commas, with that of the target where it is one of the registry's, and the target's name.
+
+    >>> metrics_asked("auc", "f1")
+    (('auc', 'f1'), 'test_f1')
+    """
+    asked = split_names(metrics) if metrics is not None else []
+    named = (target or "").removeprefix("test_")
+    if named in ROLES["Metric"]:
+        asked, target = [*asked, named], f"test_{named}"
+    return tuple(dict.fromkeys(asked)), target
 
 
 class RunProgress:

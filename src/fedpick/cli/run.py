@@ -156,7 +156,8 @@ def _show(experiments: Any, found: Any) -> None:
         collapse_padding=True,
     )
     table.add_column("experiment", min_width=20, overflow="fold")
-    for name in ("loss", "accuracy, %", "worst loss", "MB"):
+    own = found[0].better
+    for name in ("loss", "accuracy, %", "worst loss", "MB", *(metric.replace("_", " ") for metric in own)):
         table.add_column(name, justify="right", no_wrap=True)
     if target.target is not None:
         table.add_column(f"to {target.value:g} [95 %]", justify="right", no_wrap=True)
@@ -168,6 +169,7 @@ def _show(experiments: Any, found: Any) -> None:
             f"{Spread.of(100 * ends['test_accuracy']):.1f}",
             f"{ends['worst_loss'].mean():.4g}",
             f"{np.mean(sent):.4g}",
+            *(f"{Spread.of(result.metric(metric)[:, -1]):.3g}" for metric in own),
         ]
         if target.target is not None:
             middle, low, high = median_interval(result.rounds_to(target.target, target.value))

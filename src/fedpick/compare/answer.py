@@ -69,7 +69,7 @@ def _fault(compared: Compared, name: str) -> str:
     result = compared.of(name)
     metric = _learnt(compared, name)
     values = result.metric(metric).mean(axis=0)
-    better = values[-1] > values[0] if is_accuracy(metric) else values[-1] < values[0]
+    better = values[-1] > values[0] if result.rises(metric) else values[-1] < values[0]
     # What the first model was worth is not known in every federation.
     if np.isfinite(values[-1]) and (better or not np.isfinite(values[0])):
         return ""
@@ -121,9 +121,10 @@ def _sentence(compared: Compared, fault: str, names: list[str]) -> str:
     if fault == "nothing to learn":
         return f"The loss of {who} is 0 from the start: there is nothing to learn, as with one label only."
     metric = _learnt(compared, names[0])
-    values, accuracy = compared.of(names[0]).metric(metric).mean(axis=0), is_accuracy(metric)
-    began, ended = (f"{100 * n:.1f} %" if accuracy else f"{n:.3g}" for n in (values[0], values[-1]))
-    went = f"went from {began} to {ended}" if len(names) == 1 else f"did not {'rise' if accuracy else 'fall'}"
+    result = compared.of(names[0])
+    values, rises = result.metric(metric).mean(axis=0), result.rises(metric)
+    began, ended = (f"{100 * n:.1f} %" if is_accuracy(metric) else f"{n:.3g}" for n in (values[0], values[-1]))
+    went = f"went from {began} to {ended}" if len(names) == 1 else f"did not {'rise' if rises else 'fall'}"
     what = metric.replace("_", " ")
     return f"The {what} of {who} {went}: try another learning rate, or inputs on a scale of about 1."
 
@@ -169,7 +170,8 @@ def _by_end(compared: Compared, others: list[str]) -> str:
     """Where no run reaches the target."""
     base, metric = compared.baseline, compared.metric
     ends = {name: compared.of(name).metric(metric)[:, -1] for name in compared.names}
-    best = (max if is_accuracy(metric) else min)(compared.names, key=lambda name: ends[name].mean())
+    higher = compared.of(base).rises(metric)
+    best = (max if higher else min)(compared.names, key=lambda name: ends[name].mean())
     words = f"No run reaches {compared.goal} in {compared.of(base).rounds} rounds"
     if best == base:
         return f"{words}; {base} ends nearest to it."

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedpick.compare.comparison import Comparison
-from fedpick.metrics import Numbers, is_accuracy
+from fedpick.metrics import METRICS, Numbers, is_accuracy
 from fedpick.report import Chart, ChartRow, cell, curve, dot, thin_indices
 from fedpick.results import Result
 from fedpick.sim import Summary
@@ -16,6 +16,7 @@ MOST_CLIENTS = 200  # in a heat map or side by side; more cannot be told apart
 MOST_SQUARES = 6000  # of a heat map
 MOST_CELLS = 60  # of rounds in the chart of who trained when
 SHARE = "data share"
+WORDS = {"test_f1": "test F1", "test_auc": "test AUC", "test_calibration": "calibration error on the test set"}
 
 
 class Section(NamedTuple):
@@ -88,7 +89,7 @@ def metric_title(metric: str, real: bool = False) -> str:
     """A metric in words, with its unit."""
     if real and metric == "loss":
         return "loss on the clients that evaluated"
-    words = {"loss": "global loss", "mean_accuracy": "accuracy, mean over the clients"}
+    words = {"loss": "global loss", "mean_accuracy": "accuracy, mean over the clients", **WORDS}
     return words.get(metric, metric.replace("_", " ")) + (", %" if is_accuracy(metric) else "")
 
 
@@ -97,11 +98,13 @@ def _each(compared: Comparison) -> Iterator[tuple[str, Result]]:
 
 
 def _measured(compared: Comparison) -> list[str]:
-    """The metrics that are drawn: that of the target first, then accuracy and loss."""
+    """The metrics that are drawn: that of the target first, then accuracy, loss, and those asked for by name."""
     wanted = dict.fromkeys([compared.metric, "test_accuracy", "loss"])
     if not any(_known(compared, metric) for metric in ("test_accuracy",)):
         wanted["mean_accuracy"] = None
-    order = sorted(wanted, key=lambda metric: not is_accuracy(metric))
+    own = [metric for metric in compared.metric_names if metric not in METRICS]
+    order = sorted(dict.fromkeys([*wanted, *own]), key=lambda metric: (metric in own, not is_accuracy(metric)))
+    order.sort(key=lambda metric: metric in METRICS or metric != compared.metric)  # a target of theirs comes first
     return [metric for metric in order if _known(compared, metric)]
 
 
@@ -113,11 +116,15 @@ def _learning(compared: Comparison, metric: str, facts: Facts) -> Chart | None:
     rows: list[ChartRow] = []
     for name, result in _each(compared):
         rows += _curve(name, result.evaluated, result.metric(metric) * shown_scale(metric))
-    title = metric_title(metric, facts.real)
+    title = _capital(metric_title(metric, facts.real))
     on: Any = {"target_on": "y"} if metric == compared.metric and len(compared.names) > 1 else {}
-    return _chart(
-        f"learning-{metric}", "lines", title.capitalize(), f"{title.capitalize()} by round.", "round", rows, **on
-    )
+    higher = compared.results[0].better.get(metric)
+    better = "" if higher is None else f"; {'higher' if higher else 'lower'} is better"
+    return _chart(f"learning-{metric}", "lines", title, f"{title} by round{better}.", "round", rows, **on)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def seeds_title(compared: Comparison) -> str:
@@ -207,13 +214,12 @@ def _costs(compared: Comparison, what: str, facts: Facts) -> Chart | None:
         rows += _curve(name, spent[result.evaluated], result.metric(metric) * shown_scale(metric))
     clock = "seconds" if facts.real else "simulated seconds"
     x = "megabytes" if what == "bytes" else clock
-    text = f"{metric_title(metric, facts.real).capitalize()} against {x}."
+    title = _capital(metric_title(metric, facts.real))
+    text = f"{title} against {x}."
     if what == "seconds":
         text += " The slowest client decides how long a round takes."
     on: Any = {"target_on": "y"} if metric == compared.metric and len(compared.names) > 1 else {}
-    return _chart(
-        f"by-{what}", "lines", f"{metric_title(metric, facts.real).capitalize()}, by {x}", text, x, rows, **on
-    )
+    return _chart(f"by-{what}", "lines", f"{title}, by {x}", text, x, rows, **on)
 
 
 def _picks(compared: Comparison, facts: Facts) -> Chart | None:

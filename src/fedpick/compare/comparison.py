@@ -42,13 +42,14 @@ class Comparison:
     by: str = "rounds"
 
     def __post_init__(self) -> None:
-        check_target(self.metric, self.value)
+        check_target(self.metric, self.value, self.metric_names)
         one_of("compare", "by", self.by, tuple(CURRENCIES))
         if not self.names or len(self.names) != len(self.results):
             rule = "names must be one for each result, and one at least"
             raise ValueError(f"Comparison: {rule}, got {len(self.names)} for {len(self.results)} results")
         if self.metric != "loss" and not np.isfinite(self.of(self.baseline).metric(self.metric)).any():
             raise ValueError(f"compare: metric {self.metric} must have been measured, got none for {self.baseline}")
+        _ = self.rises  # which a metric of a user's may not say
 
     def at(self, value: float, by: str | None = None) -> "Comparison":
         """The same with another target, and in another currency."""
@@ -57,6 +58,17 @@ class Comparison:
             finals=self.finals, rates=self.rates, _totals=self._totals
         )  # they do not depend on the target
         return moved
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The metrics that all results have."""
+        first = self.results[0].metric_names if self.results else METRICS
+        return tuple(name for name in first if all(name in result.metric_names for result in self.results))
+
+    @property
+    def rises(self) -> bool:
+        """Whether higher is better of the metric of the target."""
+        return self.results[0].rises(self.metric)
 
     @property
     def currency(self) -> Currency:
@@ -77,7 +89,7 @@ class Comparison:
         known = np.where(np.isfinite(values), values, np.inf)
         # The best of many noisy accuracies is luck, and the baseline's luck must not be the target: its last quarter.
         last = known[:, -max(1, known.shape[1] // 4) :].mean(axis=1)
-        worst = float((last if is_accuracy(self.metric) else known.min(axis=1)).max())
+        worst = float((last if self.rises else known.min(axis=1)).max())
         if not np.isfinite(worst) or worst == 0:
             return self._sign * worst
         for digits in range(2, 7):  # as few as lie beyond the first model
@@ -90,7 +102,7 @@ class Comparison:
     @property
     def _sign(self) -> int:
         """What makes a metric better the lower it is."""
-        return -1 if is_accuracy(self.metric) else 1
+        return -1 if self.rises else 1
 
     @functools.cached_property
     def goal(self) -> str:
@@ -168,7 +180,8 @@ class Comparison:
     def finals(self) -> dict[str, dict[str, Spread]]:
         """Each metric of each strategy after the last round."""
         return {
-            name: {metric: Spread.of(self.of(name).metric(metric)[:, -1]) for metric in METRICS} for name in self.names
+            name: {metric: Spread.of(self.of(name).metric(metric)[:, -1]) for metric in self.metric_names}
+            for name in self.names
         }
 
     @functools.cached_property

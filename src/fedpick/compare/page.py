@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpick import config
-from fedpick.compare.charts import Facts, Section, sections, seeds_title, shown_scale
+from fedpick.compare.charts import Facts, Section, metric_title, sections, seeds_title, shown_scale
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.facts import cards, describe, polled_rows, single_cards, sweep_section
 from fedpick.compare.presets import DEFAULT_STRATEGIES
-from fedpick.compare.report import COLUMNS, ComparisonReport
+from fedpick.compare.report import COLUMNS, ComparisonReport, final_text, own_metrics
 from fedpick.compare.summary import CURRENCIES, StrategySummary
 from fedpick.compare.targets import (
     leader_of,
@@ -61,9 +61,12 @@ class Shown(NamedTuple):
 
 def _text(place: int) -> Callable[[StrategySummary], Cell]:
     """A column of the terminal's table; what is in brackets goes below."""
+    return _cell(COLUMNS[place].text)
 
+
+def _cell(text_of: Callable[[StrategySummary], str]) -> Callable[[StrategySummary], Cell]:
     def cell(one: StrategySummary) -> Cell:
-        text = COLUMNS[place].text(one)
+        text = text_of(one)
         found = re.fullmatch(r"(.*) \[(.*), (.*)\]", text)
         if found:
             return found[1], f"{found[2]} to {found[3]}"
@@ -187,7 +190,9 @@ def split_answer(answer: str) -> tuple[str, str]:
 
 def _scores(compared: Comparison, palette: Palette) -> str:
     one = len(compared.names) == 1  # has no target
-    columns = [column for column in SHOWN if not one or column.group != TARGET]
+    last = max(place for place, column in enumerate(SHOWN) if column.group == END) + 1
+    own = [Shown(END, metric_title(metric), _cell(final_text(metric))) for metric in own_metrics(compared)]
+    columns = [column for column in (*SHOWN[:last], *own, *SHOWN[last:]) if not one or column.group != TARGET]
     groups = [(name, len(list(each))) for name, each in groupby(column.group for column in columns)]
     rows = [(s.name, palette.number(s.name), [column.cell(s) for column in columns]) for s in compared.summaries]
     title = f"The target is {compared.goal_with_source}." if not one else "Where it ended, and what a round takes."

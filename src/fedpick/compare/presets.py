@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ OPTIONS = {  # by the setting that each of them is
     "y": "data.y",
     "client": "data.client",
     "standardize": "data.standardize",
+    "metrics": "metrics.test",
 }
 
 
@@ -57,6 +59,7 @@ class Choices:
         y: The column of labels.
         client: The column of clients.
         standardize: Whether its inputs are brought to mean 0 and standard deviation 1.
+        metrics: What else is measured on the test set: "f1", "auc", "calibration", or "my.module:metric".
         settings: Any other setting, such as "local.tau=5".
 
     >>> Choices(strategies=("rand", "pow-d"), d=(6, 12)).m is None
@@ -79,6 +82,7 @@ class Choices:
     y: str | None = None
     client: str | None = None
     standardize: bool | None = None
+    metrics: Sequence[str] = ()
     settings: Sequence[str] = ()
 
 
@@ -107,6 +111,9 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
             plain.setdefault(part, {})[name] = getattr(choices, name)
     if choices.x:
         plain["data"]["x"] = list(choices.x)
+    if choices.metrics:
+        asked = plain.setdefault("metrics", {})
+        asked["test"] = list(dict.fromkeys([*asked.get("test", ()), *choices.metrics]))
     for setting in choices.settings:
         if not _path(setting).startswith("selector."):
             config.override(plain, setting)
@@ -126,9 +133,22 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
         plain["selector"] = set_parameters(plain.get("selector", {}), given)
         found = from_plain(plain, folder)
     different = {json.dumps(experiment.to_plain(), sort_keys=True): experiment for experiment in found}
+    if len(different) > 1:
+        _check_choice(list(different.values()))
     for experiment in different.values():
         experiment.check()  # a mistake is an error now, and not when the others have run
     return list(different.values())
+
+
+def _check_choice(experiments: Sequence[Experiment]) -> None:
+    """Raise where there is one client, and warn where all of them train in every round: strategies have no choice."""
+    K = experiments[0].federation().num_clients
+    if K == 1:
+        rule = "there must be at least 2 clients to choose from"
+        raise ValueError(f"compare: {rule}, got 1, on which every strategy would train")
+    if all((one.selector.m or K) >= K for one in experiments):
+        what = f"m = {K} is every client, so that there is nothing to choose"
+        warnings.warn(f"compare: {what}; strategies differ in weights and in repeated seats alone", stacklevel=2)
 
 
 def _set_world(plain: Plain, choices: Choices) -> None:

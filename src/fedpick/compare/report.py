@@ -11,6 +11,7 @@ from fedpick.compare.comparison import Comparison
 from fedpick.compare.summary import CURRENCIES, StrategySummary
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, load_results, names
+from fedpick.metrics import METRICS, is_accuracy
 from fedpick.results import Result, Spread, concatenate
 from fedpick.storage import Provenance, RunStore, plain_numbers
 
@@ -70,7 +71,7 @@ COLUMNS = (
     Column("rounds to\ntarget [95 %]", _rounds),
     Column("speed-up\n[95 %]", _speed_up),
     Column("final\nloss", lambda one: _loss(one.final["loss"])),
-    Column("accuracy,\n%", lambda one: f"{Spread(*(100 * number for number in one.final['test_accuracy'])):.1f}"),
+    Column("accuracy,\n%", lambda one: final_text("test_accuracy")(one)),
     Column("worst\nclient's loss", lambda one: f"{one.final['worst_loss'].mean:.3g}"),
     Column("messages\na round", lambda one: f"{one.messages:.3g}", cost=True),
     Column("MB a\nround", lambda one: f"{one.megabytes:.3g}", cost=True),
@@ -80,10 +81,22 @@ COLUMNS = (
 
 
 def columns_of(comparison: Comparison) -> tuple[Column, ...]:
-    """The columns of a comparison's table: one more where it does not count in rounds."""
-    if comparison.by == "rounds":
-        return COLUMNS
-    return (*COLUMNS[:2], Column(f"{comparison.currency.unit} to\ntarget [95 %]", _spent), *COLUMNS[2:])
+    """The columns of a comparison's table: more where it does not count in rounds, or metrics were asked for."""
+    spent = () if comparison.by == "rounds" else (Column(f"{comparison.currency.unit} to\ntarget [95 %]", _spent),)
+    own = tuple(Column(metric.replace("_", "\n", 1), final_text(metric)) for metric in own_metrics(comparison))
+    return (*COLUMNS[:2], *spent, *COLUMNS[2:5], *own, *COLUMNS[5:])
+
+
+def own_metrics(comparison: Comparison) -> tuple[str, ...]:
+    """The metrics that were asked for by name."""
+    return tuple(metric for metric in comparison.metric_names if metric not in METRICS)
+
+
+def final_text(metric: str) -> Callable[[StrategySummary], str]:
+    """What a table says of a metric after the last round."""
+    if is_accuracy(metric):
+        return lambda one: f"{Spread(*(100 * number for number in one.final[metric])):.1f}"
+    return lambda one: _loss(one.final[metric])
 
 
 @dataclass(frozen=True)

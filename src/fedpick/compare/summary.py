@@ -58,14 +58,15 @@ class StrategySummary(NamedTuple):
     spent: tuple[float, float, float]
 
 
-def check_target(metric: str, value: float | None) -> None:
+def check_target(metric: str, value: float | None, names: tuple[str, ...] = METRICS) -> None:
     """Raise where this metric and value are no target.
 
     Args:
         metric: The metric.
         value: The value to reach; None for what every run of the baseline reaches.
+        names: The metrics that are measured.
     """
-    one_of("compare", "metric", metric, METRICS)
+    one_of("compare", "metric", metric, names)
     if value is not None:
         require("compare", "target", value, "a finite number", np.isfinite)
         if is_accuracy(metric) and not 0 <= value <= 1:

@@ -19,7 +19,7 @@ def targets(compared: Comparison) -> list[float]:
     """Values to reach from easy to hard, with the comparison's own among them; none where nothing was measured."""
     if not np.isfinite(compared.threshold):
         return []
-    sign = -1 if is_accuracy(compared.metric) else 1
+    sign = -1 if compared.rises else 1
     curves = []
     for result in compared.results:
         values = sign * result.metric(compared.metric)
@@ -78,7 +78,7 @@ def speed_up_chart(compared: Comparison, moved: list[Comparison]) -> Chart | Non
         x=f"target: {compared.metric.replace('_', ' ')}" + (", %" if scale == 100 else ""),
         log_x=scale == 1 and min(values) > 0 and max(values) > WIDE * min(values),
         log_y=True,
-        reverse_x=scale == 1,
+        reverse_x=not compared.rises,
         rule=1.0,
         target_on="x",
     )

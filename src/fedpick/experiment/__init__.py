@@ -1,7 +1,8 @@
 """Experiments: what decides a result as one dataclass, read from TOML, run resumably, the same one never twice."""
 
 from fedpick.experiment.batches import Batch, Run, plan_batches
-from fedpick.experiment.experiment import Experiment, Metrics, from_plain, read
+from fedpick.experiment.experiment import Experiment, from_plain, read
+from fedpick.experiment.metrics import Metrics
 from fedpick.experiment.naming import differences, names
 from fedpick.experiment.runner import load_results, missing, result_of, run, run_missing, run_share
 from fedpick.experiment.workers import run_in_processes, submit

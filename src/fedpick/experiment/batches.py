@@ -93,6 +93,7 @@ class Batch:
             devices=first.devices,
             liars=first.liars,
             every=first.metrics.every,
+            metrics=first.metrics.test,
             checkpoint=checkpoint,
             progress=False,
             watch=watch,

@@ -10,11 +10,9 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedpick import config, sim
 from fedpick.config import Plain
-from fedpick.metrics import METRICS
+from fedpick.experiment.metrics import Metrics
 from fedpick.protocol import Selector
 from fedpick.validation import check_kind, check_strategy, flag, one_of, require, shown
 
@@ -24,41 +22,6 @@ MOST_RUNS = 1_000_000
 _PARTS = {"local": sim.Local, "server": sim.Server, "failures": sim.Failures, "devices": sim.Devices}
 KINDS: dict[str, type[Any]] = {**_PARTS, "liars": sim.Liars, "seeds": tuple, "name": str}
 EXTENT = (20_000, 100, 10)  # samples, inputs and outputs of data that do not say theirs
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """What is evaluated and stored.
-
-    Args:
-        every: Rounds between evaluations; by default there are fifty.
-        target: A metric of which the first round at ``value`` is looked for.
-        value: The value to reach.
-        clients: Whether to store every client's loss and accuracy.
-        model: Whether to store the final model.
-
-    >>> Metrics(every=10, target="test_accuracy", value=0.6).target
-    'test_accuracy'
-    """
-
-    every: int | None = None
-    target: str | None = None
-    value: float | None = None
-    _: KW_ONLY
-    clients: bool = True
-    model: bool = False
-
-    def __post_init__(self) -> None:
-        if self.every is not None:
-            require("metrics", "every", self.every, "at least 1", lambda n: n >= 1, whole=True, one=True)
-        if self.target is not None:
-            one_of("metrics", "target", self.target, METRICS)
-        if (self.target is None) != (self.value is None):
-            raise ValueError(f"metrics: target and value must be given together, got {self.target!r}, {self.value!r}")
-        if self.value is not None:
-            require("metrics", "value", self.value, "finite", np.isfinite, one=True)
-        for name in ("clients", "model"):
-            flag("metrics", name, getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -148,6 +111,8 @@ class Experiment:
             plain["data"] = {**rest, "sha256": data.sha256}
         if self.liars == type(self.liars)():
             del plain["liars"]  # runs of versions that did not know them are the same runs
+        measured = {name: part for name, part in plain["metrics"].items() if name != "test"}
+        plain["metrics"] = {**measured, "test": sorted(self.metrics.test)} if self.metrics.test else measured
         trace = getattr(self.availability, "sha256", None)
         if trace is not None:
             rest = {name: part for name, part in plain["availability"].items() if name != "path"}
@@ -186,6 +151,10 @@ class Experiment:
         seats, every = self.selector.m or federation.num_clients, self.metrics.every or max(1, self.rounds // 50)
         sim.check_room(federation, model, seats, runs=len(self.seeds), rounds=self.rounds, every=every)
         sim.check_fit(federation, self.selector, self.availability, self.failures)
+        own = sim.resolve_metrics("experiment", self.metrics.test)
+        sim.check_metrics(own, federation, model, owner="experiment")
+        if self.metrics.target is not None:
+            sim.check_direction("experiment", self.metrics.target, own)
 
     def federation(self, seed: int | None = None) -> sim.Federation:
         """The clients and their data, by default those of the first seed; the last two are kept in memory."""

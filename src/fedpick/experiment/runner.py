@@ -12,7 +12,6 @@ from fedpick.experiment.ahead import MOST, Ahead
 from fedpick.experiment.batches import Batch, Run, plan_batches
 from fedpick.experiment.experiment import FORMAT, Experiment, from_plain
 from fedpick.experiment.naming import differences
-from fedpick.metrics import METRICS
 from fedpick.results import Result, concatenate
 from fedpick.sim import release_programs
 from fedpick.storage import RunStore, StoredRun, write_atomic
@@ -237,7 +236,7 @@ def _save(store: RunStore, run: Run, result: Result, row: int, seconds: float) -
 
 def summary_of(result: Result, experiment: Experiment) -> dict[str, Any]:
     """Where a run ended and what it cost."""
-    last = {name: result.metric(name)[0, -1] for name in METRICS}
+    last = {name: result.metric(name)[0, -1] for name in result.metric_names}
     found: dict[str, Any] = {"rounds": result.rounds, "final": last}
     metrics = experiment.metrics
     if metrics.target is not None and metrics.value is not None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from fedpick.metrics import METRICS, Numbers
+from fedpick.metrics import Numbers
 from fedpick.results._optional import import_package, require_package
 from fedpick.results.result import Result
 
@@ -137,7 +137,7 @@ class _News:
             return []
         self.names, self.seen = names, np.array(loss)
         rest = dataclasses.replace(result, metrics={name: table[:, before:] for name, table in result.metrics.items()})
-        tables, steps = {name: rest.metric(name) for name in METRICS}, result.evaluated[before:].tolist()
+        tables, steps = {name: rest.metric(name) for name in rest.metric_names}, result.evaluated[before:].tolist()
 
         def metrics(run: int, place: int) -> dict[str, float]:
             values = {name: float(table[run, place]) for name, table in tables.items()}

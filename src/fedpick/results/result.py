@@ -13,6 +13,7 @@ from fedpick.results.export import to_frame, write_csv, write_parquet
 from fedpick.validation import one_of
 
 SHOWN = ("loss", "test_accuracy")  # unless other metrics are named
+_HIGHER = {"True": True, "False": False, "None": None}
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,15 @@ class Result:
         share: Each client's share of the data, [K]; [R, K] where each run has data of its own.
         model_bytes: The size of the model.
         evaluated: The number of rounds played before each evaluation, [E]; the first is 0.
-        metrics: ``loss``, ``test_loss``, ``test_accuracy``, ``skew`` [R, E], and ``client_loss``, ``client_accuracy``
-            [R, E, K].
+        metrics: ``loss``, ``test_loss``, ``test_accuracy``, ``skew`` [R, E], those that were asked for by name, and
+            ``client_loss``, ``client_accuracy`` [R, E, K].
         records: ``clients``, ``weights`` [R, T, m]; ``train_loss``, ``available``, ``polled``, ``trained``,
             ``returned``, ``poll_samples``, ``train_samples``, ``seconds`` [R, T].
         params: The final models, arrays [R, ...]; None where they were not kept.
         finished: False where the simulation was interrupted or stopped at its target.
         payload: What the strategy's messages carry.
         clients: What the clients are called; empty where they have no names.
+        better: Of each metric that was asked for by name, whether higher is better; None where it did not say.
     """
 
     runs: list[dict[str, Any]]
@@ -45,6 +47,7 @@ class Result:
     finished: bool = True
     payload: Payload = field(repr=False, default=Payload())
     clients: tuple[str, ...] = field(repr=False, default=())
+    better: dict[str, bool | None] = field(repr=False, default_factory=dict)
 
     def to_arrays(self, row: int, clients: bool = True, model: bool = False) -> dict[str, Numbers]:
         """One run as flat named arrays, metrics/... and records/..., as a run folder holds them.
@@ -59,7 +62,9 @@ class Result:
             arrays["payload"] = np.asarray(self.payload)
         if self.clients:
             arrays["clients"] = np.asarray(self.clients)
-        arrays |= {f"metrics/{name}": self.metric(name)[row] for name in METRICS}
+        if self.better:
+            arrays["better"] = np.asarray([[name, str(higher)] for name, higher in self.better.items()])
+        arrays |= {f"metrics/{name}": self.metric(name)[row] for name in self.metric_names}
         if clients:
             arrays |= {f"metrics/{name}": self.metrics[name][row] for name in ("client_loss", "client_accuracy")}
         arrays |= {f"records/{name}": values[row] for name, values in self.records.items()}
@@ -90,6 +95,7 @@ class Result:
             records=group("records/"),
             payload=Payload(*map(int, arrays.get("payload", Payload()))),
             clients=tuple(map(str, arrays.get("clients", ()))),
+            better={str(name): _HIGHER[str(higher)] for name, higher in arrays.get("better", ())},
         )
 
     def client_name(self, client: int) -> str:
@@ -106,9 +112,26 @@ class Result:
         """The number of rounds played."""
         return int(self.records["weights"].shape[1])
 
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The metrics that it has: those of every result, and those that were asked for by name."""
+        return (*METRICS, *self.better)
+
+    def rises(self, metric: str) -> bool:
+        """Whether higher is better, as for accuracies; losses are better the lower they are.
+
+        Args:
+            metric: One of ``metric_names`` that says so.
+        """
+        higher = self.better.get(metric, is_accuracy(metric))
+        if higher is None:
+            rule = "must say whether higher is better to be a target (its attribute higher_is_better)"
+            raise ValueError(f"Result: metric {metric} {rule}, and does not")
+        return higher
+
     def metric(self, name: str) -> Numbers:
         """A metric by evaluation, [R, E]; mean_, worst_ and _variance are over clients, each counting once."""
-        one_of("Result", "metric", name, METRICS)
+        one_of("Result", "metric", name, self.metric_names)
         if name in self.metrics:
             return self.metrics[name]
         measured, function = OVER_CLIENTS[name]
@@ -117,7 +140,7 @@ class Result:
     def rounds_to(self, metric: str, value: float) -> Numbers:
         """The first evaluated round at which each run reaches the value, [R]; inf where it never does.
 
-        Accuracies reach it from below, losses from above.
+        Accuracies reach it from below, losses from above, and metrics of your own as they say.
         """
         first = self._first(metric, value)
         return np.where(first >= 0, self.evaluated[first].astype(float), np.inf)
@@ -130,7 +153,7 @@ class Result:
 
     def _first(self, metric: str, value: float) -> Numbers:
         values = self.metric(metric)
-        reached = values >= value if is_accuracy(metric) else values <= value
+        reached = values >= value if self.rises(metric) else values <= value
         return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
 
     @property
@@ -224,7 +247,7 @@ class Result:
         """
         one_of("Result", "by", by, ("evaluation", "round"))
         if by == "evaluation":
-            rounds, measured = self.evaluated, {name: self.metric(name) for name in METRICS}
+            rounds, measured = self.evaluated, {name: self.metric(name) for name in self.metric_names}
         else:
             counted = {name: self.records[name] for name in ("train_loss", "polled", "trained", "returned")}
             rounds, measured = np.arange(1, self.rounds + 1), self.costs | counted
@@ -259,31 +282,3 @@ class Result:
     def to_parquet(self, path: str | Path, by: str = "evaluation") -> None:
         """Write ``columns`` as Parquet."""
         write_parquet(self.columns(by), path)
-
-
-def concatenate(results: list[Result]) -> Result:
-    """The runs of several results as one, row below row.
-
-    Args:
-        results: Results with the same rounds and evaluations.
-
-    >>> from fedpick import Rand
-    >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
-    >>> result = simulate(Quadratic(3), QuadraticModel(), Rand(1), Local(1, 1, 1e-3), rounds=2)
-    >>> concatenate([result, result]).runs
-    [{'seed': 0}, {'seed': 0}]
-    """
-    first = results[0]
-    if any(one.rounds != first.rounds or not np.array_equal(one.evaluated, first.evaluated) for one in results):
-        raise ValueError("concatenate: results must have the same rounds and evaluations, got different ones")
-    same = all(np.array_equal(one.share, first.share) for one in results)
-    return replace(
-        first,
-        runs=[run for one in results for run in one.runs],
-        share=first.share if same else np.concatenate([one.shares for one in results]),
-        metrics={name: np.concatenate([one.metrics[name] for one in results]) for name in first.metrics},
-        records={name: np.concatenate([one.records[name] for one in results]) for name in first.records},
-        params=None,
-        finished=all(one.finished for one in results),
-        clients=first.clients if all(one.clients == first.clients for one in results) else (),
-    )

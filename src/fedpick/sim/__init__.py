@@ -12,6 +12,7 @@ from fedpick.sim.availability import (
     Failures,
     Trace,
 )
+from fedpick.sim.classification import auc, calibration, f1, resolve_metrics
 from fedpick.sim.datasets import (
     Data,
     Digits,
@@ -32,7 +33,7 @@ from fedpick.sim.networks import Network
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, RobustServer, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.polls import batch_losses, full_losses
-from fedpick.sim.preflight import check_fit, check_room
+from fedpick.sim.preflight import check_direction, check_fit, check_metrics, check_room
 from fedpick.sim.rows import Names
 from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.shakespeare import Shakespeare
@@ -93,10 +94,15 @@ __all__ = [
     "TraceFile",
     "Transformer",
     "Watch",
+    "auc",
     "batch_losses",
+    "calibration",
+    "check_direction",
     "check_fit",
+    "check_metrics",
     "check_room",
     "distinct",
+    "f1",
     "federations_of",
     "fetch_fashion_mnist",
     "find_fashion_mnist",
@@ -110,6 +116,7 @@ __all__ = [
     "quadratic_optimum",
     "read_devices",
     "release_programs",
+    "resolve_metrics",
     "simulate",
     "train",
     "transformer_base",

@@ -1,8 +1,9 @@
 """The arrays of an .npz: each is read when it is asked for, and not before its size is known."""
 
+import logging
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from fedpick.metrics import Numbers
 from fedpick.sim.memory import check_memory
 from fedpick.sim.rows import few
 
+LOG = logging.getLogger("fedpick")
 TEST = "test_"  # what the names of a test set begin with
+ENDS = ("_test", "_train")  # or end with, as in X_test
 
 
 class Archive(Mapping[str, Numbers]):
@@ -74,9 +77,43 @@ def read_archive(path: str) -> tuple[Archive, Archive | None]:
     twice = [name for name, number in Counter(names).items() if number > 1]
     if twice:
         raise ValueError(f"Arrays: {path!r} must hold one array of each name, got several of {few(twice)}")
-    test = {name.removeprefix(TEST): name for name in names if name.startswith(TEST)}
-    columns = {name: name for name in names if not name.startswith(TEST)}
+    columns, test = _sets(names, path)
+    said = [f"{name} = {entry}" for name, entry in columns.items() if name != entry]
+    if any(not entry.startswith(TEST) for entry in test.values()):
+        said.append(f"test set = {few(test.values())}")
+    if said:
+        LOG.info("%s: %s", path, "; ".join(said))
     return Archive(path, columns), Archive(path, test) if test else None
+
+
+def _sets(names: Sequence[str], path: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The name of each array in the file by its plain name: of the training data, and of the test set.
+
+    Where there is an x, x_test is its test set, and test_x too; x_train is x where there is none.
+
+    >>> _sets(["X_train", "y_train", "X_test", "y_test"], "mine.npz")
+    ({'x': 'X_train', 'y': 'y_train'}, {'x': 'X_test', 'y': 'y_test'})
+    """
+    columns: dict[str, str] = {}
+    for entry in sorted(names, key=lambda name: (name.endswith(ENDS[1]), _plain(name) != name)):  # exact ones first
+        if not entry.startswith(TEST):
+            columns[entry if _plain(entry) in columns else _plain(entry)] = entry
+    test = {_plain(entry.removeprefix(TEST)): entry for entry in names if entry.startswith(TEST)}
+    for entry in [each for each in columns.values() if each.endswith(ENDS[0])]:
+        name = _plain(entry.removesuffix(ENDS[0]))
+        if name not in columns:
+            continue
+        if name in test:
+            raise ValueError(f"Arrays: {path!r} must hold one test set, got both {test[name]} and {entry}")
+        test[name] = columns.pop(entry)
+    order = {entry: place for place, entry in enumerate(names)}
+    return dict(sorted(columns.items(), key=lambda pair: order[pair[1]])), test
+
+
+def _plain(name: str) -> str:
+    """X and x_train as x."""
+    name = name.removesuffix(ENDS[1])
+    return name.lower() if name in ("X", "Y") else name
 
 
 def _sizes(file: Any, entry: str) -> tuple[int | None, int]:

@@ -1,5 +1,6 @@
 """Evaluations: the loss and accuracy of every client, and on the test set, at a given model."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -8,6 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from fedpick.sim.blocks import block_size
+from fedpick.sim.classification import NamedMetric
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.parts import finite, means, samples_of, so_far
@@ -17,7 +19,7 @@ EVALUATION_BLOCK = 4096  # samples at a time in an evaluation of everything
 
 
 class Evaluation(NamedTuple):
-    """The metrics of a model; ``evaluate`` defines ``skew``."""
+    """The metrics of a model; ``evaluate`` defines ``skew``, and ``own`` has those that were asked for by name."""
 
     loss: Float[Array, ""]
     client_loss: Float[Array, " K"]
@@ -25,9 +27,22 @@ class Evaluation(NamedTuple):
     test_loss: Float[Array, ""]
     test_accuracy: Float[Array, ""]
     skew: Float[Array, ""]
+    own: Mapping[str, Float[Array, ""]] = {}
+
+    def by_name(self) -> dict[str, Any]:
+        """Every metric by its name."""
+        named = self._asdict()
+        own = named.pop("own")
+        return {**named, **own}
 
 
-def evaluate(federation: Federation, model: Model, params: Params, chosen: Float[Array, " K"]) -> Evaluation:
+def evaluate(
+    federation: Federation,
+    model: Model,
+    params: Params,
+    chosen: Float[Array, " K"],
+    metrics: Sequence[NamedMetric] = (),
+) -> Evaluation:
     """The metrics of a model.
 
     ``skew`` estimates rho(S, w'), the paper's selection skew: the mean over the seats since the last evaluation of
@@ -39,6 +54,7 @@ def evaluate(federation: Federation, model: Model, params: Params, chosen: Float
         model: The model.
         params: Its parameters w'.
         chosen: The sum of the weights of each client since the last evaluation.
+        metrics: What else is measured on the test set.
     """
     client_loss, client_accuracy = evaluate_clients(federation, model, params)
     test_loss, test_accuracy = evaluate_test_set(federation, model, params)
@@ -46,7 +62,8 @@ def evaluate(federation: Federation, model: Model, params: Params, chosen: Float
     gap = client_loss - model.lowest
     chosen = chosen / chosen.sum()
     skew = jnp.sum(chosen * gap) / jnp.sum(federation.share * gap)
-    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew)
+    own = measure_test_set(federation, model, params, metrics) if metrics else {}
+    return Evaluation(loss, client_loss, client_accuracy, test_loss, test_accuracy, skew, own)
 
 
 def evaluate_clients(
@@ -127,6 +144,43 @@ def evaluate_test_set(
     return loss.sum() * one, right.sum() * one
 
 
+def measure_test_set(
+    federation: Federation, model: Model, params: Params, metrics: Sequence[NamedMetric]
+) -> dict[str, Float[Array, ""]]:
+    """Metrics that need the logits of all test samples at once, which are gathered block by block.
+
+    Args:
+        federation: The clients and the test set, all of whose places are taken.
+        model: A model that has logits.
+        params: Its parameters.
+        metrics: What is measured.
+    """
+    order = federation.test_order
+    samples = (federation.test_y if order is None else order).shape[0]
+    number, size = _even(samples, block_size(federation, model, params, EVALUATION_BLOCK))
+
+    def logits(shared: Any, firsts: Int[Array, " blocks"]) -> Array:
+        federation, model, params = shared
+
+        def block(first: Int[Array, ""]) -> Array:
+            row = first + jnp.arange(size, dtype=jnp.int32)
+            row = row if federation.test_order is None else federation.test_order[row]
+            found: Array = barrier(model.logits(params, federation.prepare(federation.test_x[row])))
+            return found.astype(jnp.float32)
+
+        found: Array = lax.map(block, firsts)
+        return found
+
+    firsts = jnp.minimum(size * jnp.arange(number, dtype=jnp.int32), samples - size)
+    blocks = spread_rows(logits, (federation, model, params), firsts)
+    labels = federation.test_y if order is None else federation.test_y[order]
+    # Behind a barrier, so that a metric is computed alike whatever program it is a part of.
+    whole, labels = barrier((_by_row(blocks, samples), labels))
+    found = {metric.name: jnp.asarray(metric.function(whole, labels), jnp.float32) for metric in metrics}
+    measured: dict[str, Array] = barrier(found)
+    return measured
+
+
 def _shares_samples(federation: Federation) -> bool:
     """Whether most samples that runs have in common are this run's own: then all runs pass them through together."""
     return federation.order is not None and 2 * federation.num_samples > federation.y.shape[0]
@@ -151,12 +205,13 @@ def _outcome_table(
 
     firsts = jnp.minimum(size * jnp.arange(number, dtype=jnp.int32), samples - size)
     losses, right = spread_rows(outcomes, (federation, model, params), firsts)
+    return _by_row(losses, samples), _by_row(right, samples)
 
-    def by_row(values: Float[Array, "number size"]) -> Float[Array, " N"]:
-        last = number * size - samples  # of the last block, which overlaps with the one before
-        return jnp.concatenate([values[:-1].reshape(-1), values[-1, last:]])
 
-    return by_row(losses), by_row(right)
+def _by_row(blocks: Float[Array, "number size *more"], samples: int) -> Float[Array, " N *more"]:
+    """Blocks of which the last overlaps with the one before, as one array."""
+    number, size, *more = blocks.shape
+    return jnp.concatenate([blocks[:-1].reshape(-1, *more), blocks[-1, number * size - samples :]])
 
 
 def _outcomes(model: Model, params: Params, x: Array, y: Array) -> tuple[Float[Array, " n"], Float[Array, " n"]]:

@@ -45,6 +45,8 @@ class Model:
         base: A pytree of arrays, or None.
         batched: Whether clients that train at the same time are one batch for the device, or operations side by side.
         dense: What the model is, where it is a dense network.
+        logits: ``logits(params, x)`` gives a number for each sample and class, [n, classes], with a base
+            ``logits(params, x, base)``: what metrics such as AUC are made of; None where a model has none.
         trainer: What trains several clients instead of steps of ``losses``; as ``train_seats``, without the model.
 
     >>> model = from_apply(lambda key: jnp.zeros((2, 3)), lambda w, x, key: x @ w)
@@ -62,11 +64,12 @@ class Model:
         base: Any = None,
         batched: bool = True,
         dense: Dense | None = None,
+        logits: Callable[..., Float[Array, "n c"]] | None = None,
         trainer: Callable[..., Any] | None = None,
     ) -> None:
         self.init, self.lowest, self.base, self.batched = init, lowest, base, batched
         self.dense, self.trainer = dense, trainer
-        self.functions = (losses, predict)
+        self.functions, self.apply = (losses, predict), logits
 
     def losses(self, params: Params, x: Array, y: Array, key: PRNGKeyArray | None) -> Array:
         """One loss per sample."""
@@ -76,19 +79,25 @@ class Model:
         """One label per sample."""
         return self.functions[1](params, x, *self._base())
 
+    def logits(self, params: Params, x: Array) -> Array:
+        """A number for each sample and class."""
+        assert self.apply is not None
+        return self.apply(params, x, *self._base())
+
     def _base(self) -> tuple[Any, ...]:
         return () if self.base is None else (self.base,)
 
     def tree_flatten(self) -> tuple[tuple[Any], tuple[Any, ...]]:
         """The base is data; the functions are part of the compiled program."""
-        return (self.base,), (self.init, self.functions, self.lowest, self.batched, self.dense, self.trainer)
+        static = (self.init, self.functions, self.lowest, self.batched, self.dense, self.apply, self.trainer)
+        return (self.base,), static
 
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], leaves: tuple[Any]) -> "Model":
         """The inverse of ``tree_flatten``."""
-        init, (losses, predict), lowest, batched, dense, trainer = static
+        init, (losses, predict), lowest, batched, dense, apply, trainer = static
         options: dict[str, Any] = {"base": leaves[0], "batched": batched, "dense": dense, "trainer": trainer}
-        return cls(init, losses, predict, lowest, **options)
+        return cls(init, losses, predict, lowest, logits=apply, **options)
 
 
 def from_apply(
@@ -126,7 +135,11 @@ def from_apply(
         label: Int[Array, " n"] = jax.lax.argmax(apply(params, x, None, *base), 1, jnp.int32)
         return label
 
-    return Model(init, losses, predict, 0.0 if objective == "cross-entropy" else -1.0, base=base)
+    def logits(params: Params, x: Array, *base: Any) -> Float[Array, "n c"]:
+        return apply(params, x, None, *base)
+
+    lowest = 0.0 if objective == "cross-entropy" else -1.0
+    return Model(init, losses, predict, lowest, base=base, logits=logits)
 
 
 class ModelSpec(Protocol):

@@ -1,5 +1,6 @@
 """The checks of `simulate`: mistakes as one sentence before the first round, and warnings."""
 
+import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from fedpick.metrics import METRICS
 from fedpick.protocol import FACTS, Clients, Selector, init_key, needs, round_keys
 from fedpick.sim.availability import Availability, Devices, Failures
+from fedpick.sim.classification import NamedMetric
 from fedpick.sim.federation import Federation
 from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local
@@ -18,11 +20,15 @@ from fedpick.sim.memory import check_memory, tree_bytes
 from fedpick.sim.models import Model
 from fedpick.sim.optimizers import Server
 from fedpick.sim.records import Record
-from fedpick.sim.stacking import federations_of
+from fedpick.sim.stacking import federations_of, sizes_of_test_sets
 from fedpick.validation import check_path, check_strategy, flag, require, shown
 
+COPIES = 4  # of the logits in a metric, about: they are sorted, and compared with every class
 
-def check_options(rounds: Any, every: Any, until: Any, watch: Any, checkpoint: Any, **flags: Any) -> int:
+
+def check_options(
+    rounds: Any, every: Any, until: Any, watch: Any, checkpoint: Any, own: Sequence[NamedMetric] = (), **flags: Any
+) -> int:
     """Check the options of `simulate`; the number of rounds between evaluations."""
     require("simulate", "rounds", rounds, "at least 1", lambda n: n >= 1, whole=True)
     if checkpoint is not None:
@@ -31,13 +37,71 @@ def check_options(rounds: Any, every: Any, until: Any, watch: Any, checkpoint: A
         flag("simulate", name, value)
     every = max(1, rounds // 50) if every is None else every
     require("simulate", "every", every, "at least 1", lambda n: n >= 1, whole=True)
-    if until is not None and not (
-        isinstance(until, tuple) and len(until) == 2 and until[0] in METRICS and is_number(until[1])
-    ):
-        raise ValueError(f"simulate: until must be a pair of one of {', '.join(METRICS)} and a number, got {until!r}")
+    names = (*METRICS, *(metric.name for metric in own))
+    if until is not None:
+        if not (isinstance(until, tuple) and len(until) == 2 and until[0] in names and is_number(until[1])):
+            raise ValueError(f"simulate: until must be a pair of one of {', '.join(names)} and a number, got {until!r}")
+        check_direction("simulate", until[0], own)
     if watch is not None and not callable(watch):
         raise ValueError(f"simulate: watch must be something to call with a Result, got {watch!r}")
     return int(every)
+
+
+def check_direction(owner: str, target: str, own: Sequence[NamedMetric]) -> None:
+    """Raise where the metric of a target is one of the user's that does not say whether higher is better.
+
+    Args:
+        owner: What the error begins with.
+        target: The metric of the target.
+        own: The metrics that were asked for.
+    """
+    for metric in own:
+        if metric.name == target and metric.higher is None:
+            rule = "must say whether higher is better to be a target (its attribute higher_is_better)"
+            raise ValueError(f"{owner}: metric {target} {rule}, and does not")
+
+
+def check_metrics(own: Sequence[NamedMetric], federation: Federation, model: Model, *, owner: str) -> None:
+    """Raise where metrics cannot be measured: no test set, no logits, too many of them, or no single number.
+
+    Args:
+        own: The metrics that were asked for.
+        federation: The data.
+        model: The model.
+        owner: What the error begins with.
+    """
+    if not own:
+        return
+    listed = ", ".join(metric.name for metric in own)
+    sizes = sizes_of_test_sets(federation)
+    order = federation.test_y if federation.test_order is None else federation.test_order
+    samples = int(order.shape[-1]) if sizes is None else int(sizes.min())
+    if samples == 0:
+        raise ValueError(f"{owner}: metrics ({listed}) need a test set; {federation.name} has none")
+    if model.apply is None:
+        rule = f"metrics ({listed}) need a classifier: a model of from_apply, or one with logits"
+        raise ValueError(f"{owner}: {rule}, got none")
+    two = np.arange(min(2, samples), dtype=np.int32)
+    x = jax.eval_shape(lambda: federation.prepare(federation.test_x[two]))
+    params = jax.eval_shape(lambda: model.init(init_key(0)))
+    shape = jax.eval_shape(model.logits, params, x).shape
+    if len(shape) != 2:
+        raise ValueError(f"{owner}: logits of the model must be of shape (n, classes), got {shape}")
+    at_once = 1 if jax.default_backend() != "cpu" else os.cpu_count() or 1
+    most = int(order.shape[-1])
+    check_memory(owner, f"the logits of {most:,} test samples", at_once * COPIES * 4 * most * shape[1])
+    logits: Any = jax.ShapeDtypeStruct((samples, shape[1]), jnp.float32)  # type: ignore[no-untyped-call]
+    labels: Any = jax.ShapeDtypeStruct((samples,), jnp.int32)  # type: ignore[no-untyped-call]
+    for metric in own:
+        try:
+            found = jax.eval_shape(lambda x, y, metric=metric: jnp.asarray(metric.function(x, y)), logits, labels)
+        except Exception as error:  # whatever a function of the user's raises
+            what = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+            rule = "must be a JAX function of the logits [n, classes] and the labels [n]"
+            raise ValueError(f"{owner}: metric {metric.name} {rule}, got {what}") from None
+        if found.shape or found.dtype.kind not in "fiub":
+            rule = "must give one number"
+            raise ValueError(f"{owner}: metric {metric.name} {rule}, got shape {found.shape} of {found.dtype}")
 
 
 def resolve(data: Any, model: Any) -> tuple[Federation, Model]:

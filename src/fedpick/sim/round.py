@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 from fedpick.protocol import Clients, Report, Selector, init_key, needs, pick, polled, round_keys, seat_key
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
+from fedpick.sim.classification import NamedMetric
 from fedpick.sim.evaluation import Evaluation, evaluate
 from fedpick.sim.federation import Federation
 from fedpick.sim.liars import Lies, squares_of
@@ -46,6 +47,7 @@ class Setup:
     lies: Lies | None = None
     unroll: int = static(default=1)
     mesh: Mesh | None = static(default=None)
+    metrics: tuple[NamedMetric, ...] = static(default=())
 
     def map_own(self, function: Callable[[Any], Any]) -> "Setup":
         """Apply a function to every number that may differ between runs."""
@@ -82,7 +84,7 @@ class RunState(NamedTuple):
 
     def evaluate(self, setup: Setup) -> Evaluation:
         """The metrics of the present model."""
-        return evaluate(setup.federation, setup.model, self.params, self.chosen)
+        return evaluate(setup.federation, setup.model, self.params, self.chosen, setup.metrics)
 
 
 def first_model(model: Model, seed: Any) -> Params:

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from fedpick.metrics import Numbers
+from fedpick.sim.archives import Archive
 from fedpick.sim.columns import choose_columns, stack_inputs
 from fedpick.sim.federation import Federation, as_float, pixels
 from fedpick.sim.files import Table
@@ -90,6 +91,8 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
     elif not (x.dtype == np.uint8 or how.codes):
         _warn_of_scale(x, roles.x, name)
     _warn_of_unseen(y, test_y, labels, name)
+    if not how.x:  # what is named leaves out the rest
+        _warn_of_unused(table, (*roles.x, roles.y), roles.client, name)
     return Federation.from_arrays(
         x,
         y,
@@ -106,7 +109,8 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
 def _test(columns: Mapping[str, Numbers], x: Sequence[str], y: str, owner: str) -> tuple[Numbers, Numbers]:
     for column in (*x, y):
         if column not in columns:
-            raise ValueError(f"{owner} must hold test_{column}, got {few(f'test_{name}' for name in columns)}")
+            found = columns.entries.values() if isinstance(columns, Archive) else (f"test_{name}" for name in columns)
+            raise ValueError(f"{owner} must hold test_{column}, got {few(found)}")
     return stack_inputs(columns, x, f"{owner}: test"), columns[y]
 
 
@@ -143,6 +147,16 @@ def _warn_of_scale(x: Numbers, names: Sequence[str], name: str) -> None:
         what = names[worst] if len(names) == len(size) else f"input {worst}"
         cure = "training may not succeed; --standardize, or standardize = true in the table of data, scales them"
         warnings.warn(f"{name}: inputs are as large as {size[worst]:,.0f} ({what}); {cure}", stacklevel=2)
+
+
+def _warn_of_unused(table: Table, used: Sequence[str], client: str, name: str) -> None:
+    """Name the arrays of an archive that nothing is made of: they may be meant to be something."""
+    if isinstance(table.columns, Archive):
+        left = [entry for column, entry in table.columns.entries.items() if column not in (*used, client)]
+        if isinstance(table.test, Archive):
+            left += [entry for column, entry in table.test.entries.items() if column not in used]
+        if left:
+            warnings.warn(f"{name}: arrays that are not used: {few(left)}", stacklevel=2)
 
 
 def _warn_of_unseen(y: Numbers, test_y: Numbers, labels: tuple[str, ...], name: str) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from fedpick.sim._engine.eager import EagerRuns
 from fedpick.sim._engine.progress import Bar
 from fedpick.sim._engine.runner import Cadence, Chunk, Runner, rows, sweep
 from fedpick.sim.availability import Always, Availability, Devices, Failures
+from fedpick.sim.classification import resolve_metrics
 from fedpick.sim.datasets import Data
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
@@ -52,6 +53,7 @@ def simulate(
     devices: Devices = Devices(),
     liars: Liars = Liars(),
     every: int | None = None,
+    metrics: Iterable[str | Callable[..., Any]] = (),
     until: tuple[str, float] | None = None,
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
@@ -78,6 +80,9 @@ def simulate(
         devices: How fast clients compute and communicate; sets the simulated clock.
         liars: Which clients lie, and about what.
         every: The number of rounds between evaluations; a fiftieth of all by default.
+        metrics: What else is measured on the test set, such as ``["f1", "auc", "calibration"]``: names, addresses
+            ("my.module:metric"), or JAX functions of the logits [n, classes] and the labels [n]. The result has them as
+            ``test_f1``, ... A function whose attribute ``higher_is_better`` is True or False can be a target.
         until: Stop once every run has reached a target, such as ``("test_accuracy", 0.6)``.
         checkpoint: A file that is written after each chunk, and in long runs each time that a tenth of the rounds is
             new, from which an interrupted call resumes bit for bit.
@@ -96,13 +101,15 @@ def simulate(
     (3, 5)
     """
     flags = {"jit": jit, "spread_seats": spread_seats}
-    every = preflight.check_options(rounds, every, until, watch, checkpoint, **flags)
+    own = resolve_metrics("simulate", metrics)
+    every = preflight.check_options(rounds, every, until, watch, checkpoint, own, **flags)
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
+    preflight.check_metrics(own, data, built, owner="simulate")
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
     world = (availability, failures, devices, liars.lies() if liars.share > 0 else None)
-    runs, names = sweep(Setup(lean, built, selector, local, server, *world), seeds)
+    runs, names = sweep(Setup(lean, built, selector, local, server, *world, metrics=own), seeds)
     preflight.check_fit(data, runs.setup.selector, availability, failures)
     seats = selector.m or data.num_clients
     model_bytes = preflight.check_room(data, built, seats, runs=len(names), rounds=rounds, every=every)
@@ -124,7 +131,9 @@ def simulate(
             runner.state, tables = rows(saved, mine)
     preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
     share = np.asarray(runs.setup.federation.share)
-    output = _Output(names, mine, share, model_bytes, payload(selector), cadence, file, watch, data.names.clients)
+    better = {metric.name: metric.higher for metric in own}
+    told = (watch, data.names.clients, better)
+    output = _Output(names, mine, share, model_bytes, payload(selector), cadence, file, *told)
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
@@ -199,6 +208,7 @@ class _Output(NamedTuple):
     file: Checkpoint | None
     watch: Callable[[Result], object] | None
     clients: tuple[str, ...] = ()
+    better: Mapping[str, bool | None] = {}
 
     def result(self, tables: _Tables, params: Any = None) -> Result:
         """The result so far."""
@@ -207,12 +217,13 @@ class _Output(NamedTuple):
             share=self.share,
             model_bytes=self.model_bytes,
             evaluated=np.minimum(np.arange(tables.evaluations.loss.shape[1]) * self.cadence.every, tables.rounds),
-            metrics=tables.evaluations._asdict(),
+            metrics=tables.evaluations.by_name(),
             records=tables.records._asdict(),
             params=params,
             finished=tables.rounds == self.cadence.rounds,
             payload=self.payload,
             clients=self.clients,
+            better=dict(self.better),
         )
 
     def whole(self, tree: Any) -> Any:

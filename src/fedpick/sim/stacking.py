@@ -80,6 +80,29 @@ def stack(federations: Sequence[Federation]) -> Federation:
     )
 
 
+def sizes_of_test_sets(federation: Federation) -> Numbers | None:
+    """The size of each run's test set, [R]; None where they are alike.
+
+    Args:
+        federation: A federation for each run, or one for all.
+    """
+    if federation.num_runs is None or federation.test_order is None:
+        return None
+    sizes = (np.asarray(federation.test_order) >= 0).sum(axis=1)
+    return None if (sizes == federation.test_order.shape[1]).all() else sizes
+
+
+def trim_test_set(federation: Federation, size: int) -> Federation:
+    """The same with so many places of the test set: without those that no run of it has.
+
+    Args:
+        federation: The federation of runs whose test sets are of this size.
+        size: The size.
+    """
+    assert federation.test_order is not None
+    return dataclasses.replace(federation, test_order=federation.test_order[..., :size])
+
+
 def _same(what: str, found: list[Any]) -> None:
     other = next((one for one in found if one != found[0]), None)
     if other is not None:

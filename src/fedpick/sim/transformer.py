@@ -85,7 +85,7 @@ class Transformer:
         else:
             base = _stored_base(self.base, self._file().stat().st_mtime_ns, *shape)
         losses, predict = model.functions
-        return Model(model.init, losses, predict, model.lowest, base=base)
+        return Model(model.init, losses, predict, model.lowest, base=base, logits=model.apply)
 
 
 def transformer_base(vocabulary: int, length: int, width: int, *, layers: int, seed: int = 0) -> dict[str, Numbers]:

@@ -68,6 +68,9 @@ def make_runs(
         settings: Such as "batch-size=32", of the run config, or "selector.beta=0.5", of the strategies.
     """
     natural("compare", "seeds", seeds)
+    if clients == 1 and len(strategies) > 1:
+        rule = "there must be at least 2 clients to choose from (num-supernodes)"
+        raise ValueError(f"compare: {rule}, got 1, on which every strategy would train")
     if rounds is not None:
         natural("compare", "rounds", rounds)
     for name, value, low in (("m", m, 1), *(("d", each, m or 1) for each in d)):

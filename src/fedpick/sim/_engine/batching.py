@@ -37,6 +37,7 @@ from fedpick.sim.memory import free_memory
 from fedpick.sim.models import Model
 from fedpick.sim.round import RunState, Setup
 from fedpick.sim.spread import AXIS, EVERYWHERE
+from fedpick.sim.stacking import sizes_of_test_sets, trim_test_set
 
 ON_CPU = 1  # runs in a bundle
 MUCH = 10**9  # samples times parameters: some milliseconds
@@ -46,7 +47,8 @@ STRETCH = 5  # steps without a loop around them; more take less time, and long t
 
 
 Place: TypeAlias = jax.Device | NamedSharding
-Form = tuple[Place, int, int]  # what decides a program: the place, the number of runs, and the federation's part
+# What decides a program: the place, the number of runs, the federation's part, and the size of the test set.
+Form = tuple[Place, int, int, int]
 
 
 class Bundle(NamedTuple):
@@ -81,6 +83,8 @@ class Bundles:
         places = _devices()[: self.number] if self.mesh is None else [NamedSharding(self.mesh, EVERYWHERE)]
         setup = dataclasses.replace(runs.setup, mesh=self.mesh)
         self.setups = {place: _put(setup, place) for place in places}
+        # A metric of the whole test set must not see more than the run has: then each is a bundle of its own.
+        self.test_sizes = sizes_of_test_sets(setup.federation) if setup.metrics else None
         self.progress: list[RunState] = []  # of each bundle
         self.bundles: list[Bundle] = []
         self.own: list[Runs] = []
@@ -164,10 +168,13 @@ class Bundles:
 
     def _divide(self, at_most: int) -> None:
         """Divide the runs into bundles of at most this size, and put each bundle's own numbers where it is."""
-        self.bundles = _deal(self.number, list(self.setups), at_most)
+        self.bundles = _deal(self.number, list(self.setups), at_most if self.test_sizes is None else 1)
         self.own = []
         for place, runs in self.bundles:
             setup, seeds = Runs(self.setups[place], self.runs.seeds).rows(runs)
+            if self.test_sizes is not None:
+                trimmed = trim_test_set(setup.federation, int(self.test_sizes[runs.start]))
+                setup = dataclasses.replace(setup, federation=trimmed)
             few = self._seats(runs) <= FEW_SEATS and only_products(setup.model, setup.federation, setup.local.b)
             if not _on_cpu(place) and few:  # a loop would take as long as the kernels in it
                 setup = dataclasses.replace(setup, unroll=STRETCH)
@@ -254,7 +261,9 @@ def _deal(number: int, places: list[Place], at_most: int) -> list[Bundle]:
 
 
 def _form(bundle: Bundle, own: Runs) -> Form:
-    return bundle.place, len(bundle.runs), own.setup.federation.part
+    federation = own.setup.federation
+    tests = federation.test_y if federation.test_order is None else federation.test_order
+    return bundle.place, len(bundle.runs), federation.part, int(tests.shape[-1])
 
 
 def _device(place: Place) -> jax.Device:

@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 
 from fedpick.sim._engine.loops import play, train_only
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
+from fedpick.sim.classification import NamedMetric
 from fedpick.sim.evaluation import Evaluation, evaluate
 from fedpick.sim.federation import Federation
 from fedpick.sim.models import Model, Params
@@ -60,7 +61,13 @@ def rounds(runs: Runs, progress: RunState, first: Any, stop: Any, *, every: int)
 
 
 def evaluation(
-    federation: Federation, model: Model, params: Params, chosen: Any, *, mesh: Mesh | None = None
+    federation: Federation,
+    model: Model,
+    params: Params,
+    chosen: Any,
+    *,
+    mesh: Mesh | None = None,
+    metrics: tuple[NamedMetric, ...] = (),
 ) -> Evaluation:
     """The metrics of every run's model.
 
@@ -69,15 +76,15 @@ def evaluation(
 
     def one(federation: Federation, params: Params, chosen: Any) -> Evaluation:
         with over(mesh):
-            return evaluate(federation, model, params, chosen)
+            return evaluate(federation, model, params, chosen, metrics)
 
-    metrics: Evaluation
+    found: Evaluation
     if chosen.shape[0] > 1:
-        metrics = jax.vmap(one, in_axes=(federation.axes(), 0, 0))(federation, params, chosen)
+        found = jax.vmap(one, in_axes=(federation.axes(), 0, 0))(federation, params, chosen)
     else:
         alone = one(federation.rows(0), *jax.tree.map(lambda leaf: leaf[0], (params, chosen)))
-        metrics = jax.tree.map(lambda leaf: leaf[None], alone)
-    return metrics
+        found = jax.tree.map(lambda leaf: leaf[None], alone)
+    return found
 
 
 def each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) -> Tree:
@@ -99,7 +106,7 @@ def jit_program(program: Callable[..., Any]) -> Any:
     with the small batches of training, but give wrong numbers (seen in JAX 0.10) where two threads run a program with
     large ones, as a chunk with its evaluations is.
     """
-    names = ("mesh", "every", "blocks", "request")
+    names = ("mesh", "metrics", "every", "blocks", "request")
     static = [name for name in names if name in inspect.signature(program).parameters]
     return jax.jit(program, static_argnames=static)
 
@@ -130,7 +137,8 @@ class EvaluationProgram:
 
     def __init__(self, runs: Runs, progress: RunState) -> None:
         setup, state = runs.setup, (progress.params, progress.chosen)
-        self.program = Program(jit_program(evaluation).lower(setup.federation, setup.model, *state, mesh=setup.mesh))
+        fixed: Any = {"mesh": setup.mesh, "metrics": setup.metrics}
+        self.program = Program(jit_program(evaluation).lower(setup.federation, setup.model, *state, **fixed))
         self.memory_analysis = self.program.memory_analysis
 
     def __call__(self, runs: Runs, progress: RunState) -> tuple[RunState, Evaluation]:

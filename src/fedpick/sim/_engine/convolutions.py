@@ -72,7 +72,8 @@ def _form(
     if not _has(model, federation, b, slow):
         return model
     losses, predict = (replaced(function, convolution) for function in model.functions)
-    return Model(model.init, losses, predict, model.lowest, base=model.base, batched=batched)
+    logits = None if model.apply is None else replaced(model.apply, convolution)
+    return Model(model.init, losses, predict, model.lowest, base=model.base, batched=batched, logits=logits)
 
 
 def _has(model: Model, federation: Federation, b: int, names: tuple[str, ...]) -> bool:

@@ -44,8 +44,8 @@ def kernel_form(model: Model, federation: Federation, local: Local) -> Model:
         return model
     if dense.widths[0] % LEAST or max(dense.widths[1:]) > WIDEST or local.b > WIDEST:
         return model
-    functions = model.functions
-    return Model(model.init, *functions, model.lowest, base=model.base, dense=dense, trainer=_trainer(dense))
+    own: Any = {"base": model.base, "dense": dense, "logits": model.apply, "trainer": _trainer(dense)}
+    return Model(model.init, *model.functions, model.lowest, **own)
 
 
 @functools.cache  # the same network gives the same object, and so the same compiled program

@@ -1,5 +1,6 @@
 """The same rounds without compilation, run by run and seat by seat, so that an error names its round and client."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from fedpick.protocol import Selection
 from fedpick.sim._engine.runner import Cadence, Chunk, Runs, Tree
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.round import RunState, Setup, begin, first_model, one_round
+from fedpick.sim.stacking import sizes_of_test_sets, trim_test_set
 
 
 class EagerRuns:
@@ -20,6 +22,10 @@ class EagerRuns:
         self.seeds = [int(seed) for seed in runs.seeds]
         self.setups = [runs.setup.rows(run) for run in range(len(self.seeds))]
         self.progress: list[RunState] = []
+        sizes = sizes_of_test_sets(runs.setup.federation) if runs.setup.metrics else None
+        for run, size in enumerate(() if sizes is None else sizes.tolist()):
+            setup = self.setups[run]
+            self.setups[run] = dataclasses.replace(setup, federation=trim_test_set(setup.federation, size))
 
     def begin(self, cadence: Cadence) -> Evaluation:
         pairs = list(zip(self.setups, self.seeds, strict=True))

@@ -1,0 +1,40 @@
+"""Several results as one."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedpick.results.result import Result
+
+
+def concatenate(results: list[Result]) -> Result:
+    """The runs of several results as one, row below row.
+
+    Args:
+        results: Results with the same rounds and evaluations.
+
+    >>> from fedpick import Rand
+    >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
+    >>> result = simulate(Quadratic(3), QuadraticModel(), Rand(1), Local(1, 1, 1e-3), rounds=2)
+    >>> concatenate([result, result]).runs
+    [{'seed': 0}, {'seed': 0}]
+    """
+    first = results[0]
+    if any(one.rounds != first.rounds or not np.array_equal(one.evaluated, first.evaluated) for one in results):
+        raise ValueError("concatenate: results must have the same rounds and evaluations, got different ones")
+    same = all(np.array_equal(one.share, first.share) for one in results)
+    return replace(
+        first,
+        runs=[run for one in results for run in one.runs],
+        share=first.share if same else np.concatenate([one.shares for one in results]),
+        metrics={
+            name: np.concatenate([one.metrics[name] for one in results])
+            for name in first.metrics
+            if all(name in one.metrics for one in results)
+        },
+        records={name: np.concatenate([one.records[name] for one in results]) for name in first.records},
+        params=None,
+        finished=all(one.finished for one in results),
+        clients=first.clients if all(one.clients == first.clients for one in results) else (),
+        better={name: higher for name, higher in first.better.items() if all(name in one.better for one in results)},
+    )
