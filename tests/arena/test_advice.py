@@ -11,7 +11,7 @@ from fedpick.arena import Features, Map, advise, candidates, leave_families_out,
 from fedpick.arena.map_page import charts, map_markdown, policies, write_map_page
 from fedpick.cli import app
 
-ABOUT = {"learnt": 240, "federations": 240, "seeds": 3, "versions": {"python": "3"}, "device": "CPU"}
+ABOUT = {"cells": 30, "learnt": 240, "federations": 240, "seeds": 3, "versions": {"python": "3"}, "device": "CPU"}
 
 
 def made_up(noise=0.1, families=6, number=40):

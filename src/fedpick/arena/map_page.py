@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fedpick.arena.advice import LEVEL, Trial, leave_families_out
+from fedpick.arena.design import make_cells
 from fedpick.arena.features import Features
 from fedpick.arena.map import Map
 from fedpick.arena.tables import markdown_table
@@ -80,11 +81,12 @@ def map_markdown(where: Map) -> str:
     """
     about, trial = where.about, leave_families_out(where)
     software = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    families = len(set(where.families))
+    families, whole = len(set(where.families)), len(make_cells())
+    cells = f"{about['cells']} cells" if about["cells"] == whole else f"only {about['cells']} of the {whole} cells"
     parts = [
         "# When it pays",
         f"What strategies gain over rand on {about['learnt']:,} federations of {families} families: those of "
-        f"{about['federations']:,} on which rand learns, {about['seeds']} seeds each. "
+        f"{about['federations']:,}, in {cells}, on which rand learns, {about['seeds']} seeds each. "
         "[The arena](arena.md#the-map) says how they are drawn and scored. Written by `fedpick map --docs docs` from "
         f"`src/fedpick/arena/map.csv`, which `fedpick map` has played ({software}; {about['device']}).",
         "```sh\nfedpick advise my.npz -m 5 --eta 0.05                                        # your data\n"
