@@ -1,8 +1,10 @@
 """The arena: which strategy wins where, over many federations, with the same seeds and step sizes for all."""
 
+from fedpick.arena.advice import Advice, Expected, Trial, advise, candidates, leave_families_out, to_plain_advice
 from fedpick.arena.design import SOURCES, Cell, Source, make_cells
 from fedpick.arena.features import Features, describe
 from fedpick.arena.map import Map, gather, play_cell, play_cells, read_map
+from fedpick.arena.map_page import write_map_page
 from fedpick.arena.page import render_arena
 from fedpick.arena.ranks import Ranking, agreement, critical_difference, rank
 from fedpick.arena.running import play
@@ -15,7 +17,9 @@ __all__ = [
     "SOURCES",
     "STRATEGIES",
     "VERSION",
+    "Advice",
     "Cell",
+    "Expected",
     "Family",
     "Features",
     "Map",
@@ -23,11 +27,15 @@ __all__ = [
     "Ranking",
     "Scores",
     "Source",
+    "Trial",
+    "advise",
     "agreement",
+    "candidates",
     "critical_difference",
     "describe",
     "from_plain",
     "gather",
+    "leave_families_out",
     "make_cells",
     "make_problems",
     "markdown",
@@ -40,4 +48,6 @@ __all__ = [
     "render_arena",
     "score",
     "to_plain",
+    "to_plain_advice",
+    "write_map_page",
 ]

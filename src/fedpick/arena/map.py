@@ -230,19 +230,19 @@ def read_map(path: str | Path | None = None) -> Map:
         path: A file that ``fedpick map`` has written.
     """
     file: Any = resources.files("fedpick.arena").joinpath("map.csv") if path is None else Path(path)
-    text = file.read_text()
-    first, _, table = text.partition("\n")
-    rows: list[Mapping[str, str]] = list(csv.DictReader(io.StringIO(table)))
+    if not file.is_file():
+        raise FileNotFoundError(f"map: {str(file)!r} must be a table that fedpick map has written, got no file")
     try:
-        about = json.loads(first.removeprefix("# "))
-        values = {
-            what: np.array([[float(row[f"{what} {name}"]) for name in GAINS] for row in rows]).reshape(-1, len(GAINS))
-            for what in ("speed", "final")
-        }
+        first, _, table = file.read_text().partition("\n")
+        rows: list[Mapping[str, str]] = list(csv.DictReader(io.StringIO(table)))
+        speed, final = (
+            np.array([[float(row[f"{what} {name}"]) for name in GAINS] for row in rows]) for what in ("speed", "final")
+        )
         features = tuple(_features(row) for row in rows)
-        return Map(about, np.array([row["family"] for row in rows]), features, values["speed"], values["final"])
-    except (KeyError, TypeError, json.JSONDecodeError):
-        raise ValueError(f"map: {str(path)!r} must be a table that fedpick map has written") from None
+        about = json.loads(first.removeprefix("# "))
+        return Map(about, np.array([row["family"] for row in rows]), features, speed, final)
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"map: {str(file)!r} must be a table that fedpick map has written") from None
 
 
 def _features(row: Mapping[str, str]) -> Features:

@@ -118,18 +118,22 @@ def markdown(scores: Mapping[str, Scores], about: str) -> str:
     for currency in CURRENCIES:
         ranking = rank(scores, currency)
         said = ranking_sentence(ranking, *agreement(scores, currency))
-        parts += [f"## By {currency}", said, _table(RANKS, rank_table(ranking))]
+        parts += [f"## By {currency}", said, markdown_table(RANKS, rank_table(ranking))]
     names = list(next(iter(scores.values())).names)
-    parts += ["## Where they end", _table(["strategy", *ENDS], end_table(scores))]
+    parts += ["## Where they end", markdown_table(["strategy", *ENDS], end_table(scores))]
     parts += [
         "## Where clients come and go",
         "Times as fast as rand, in rounds: on the problems on which all are there and none fails, and on the others.",
-        _table(["strategy", "all are there", "they come, go or fail"], robustness_table(scores)),
+        markdown_table(["strategy", "all are there", "they come, go or fail"], robustness_table(scores)),
         "## By family",
         "Times as fast as rand, in rounds, over the step sizes.",
-        _table(["family", *names], family_table(scores)),
+        markdown_table(["family", *names], family_table(scores)),
     ]
-    parts += ["## By problem", "Times as fast as rand, in rounds.", _table(["problem", *names], speed_table(scores))]
+    parts += [
+        "## By problem",
+        "Times as fast as rand, in rounds.",
+        markdown_table(["problem", *names], speed_table(scores)),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -169,6 +173,12 @@ def _short(values: Numbers) -> list[list[float]]:
     return [[float(f"{x:.3g}") for x in row] for row in values]
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
+def markdown_table(head: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown.
+
+    Args:
+        head: The titles of the columns.
+        rows: The rows.
+    """
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

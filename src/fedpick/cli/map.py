@@ -17,6 +17,12 @@ def map_(
     listed: Annotated[bool, typer.Option("--list", help="List the families.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes, each on a core of the CPU.")] = 1,
     output: Output = Path("map"),
+    docs: Annotated[
+        Path | None, typer.Option(help="Play nothing; write when-it-pays.md and img/map-*.svg into this folder.")
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option("--from", help="With --docs: a map.csv.", show_default="the package's")
+    ] = None,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -29,14 +35,19 @@ def map_(
       fedpick map --workers 16
 
       fedpick map --families "quadratic; chem97" --cells 2
+
+      fedpick map --docs docs
     """
     with cli_errors(debug, output), announced("map", quiet or listed):
-        from fedpick.arena import SOURCES, gather, make_cells, play_cells
+        from fedpick.arena import SOURCES, gather, make_cells, play_cells, read_map, write_map_page
         from fedpick.storage import write_atomic
 
         if listed:
             for source in SOURCES.values():
                 typer.echo(f"{source.name}: {source.K[0]} to {source.K[1]} clients")
+            return
+        if docs is not None:
+            typer.echo(str(write_map_page(read_map(table), docs)))
             return
         names = [name.strip() for name in families.split(";")] if families else list(SOURCES)
         for name in names:

@@ -1,0 +1,153 @@
+"""``fedpick advise``: what to use on a federation, and what to expect of it."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedpick.cli._common import (
+    Client,
+    Data,
+    Debug,
+    Settings,
+    Standardize,
+    X,
+    Y,
+    announced,
+    cli_errors,
+    columns,
+    console,
+)
+from fedpick.registry import ROLES
+
+PANEL = "By numbers, without data"
+
+
+def advise(
+    task: Annotated[
+        str | None, typer.Argument(help="As for compare: your data (.npz, .csv, .parquet, a folder), a .toml, a name.")
+    ] = None,
+    m: Annotated[
+        int | None, typer.Option("-m", "--m", "--seats", help="Clients per round.", show_default="K/10")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(ROLES['ModelSpec'])}; or mynet.py:Net.", show_default="task-specific"),
+    ] = None,
+    tau: Annotated[int | None, typer.Option(help="Local steps.", show_default="task-specific")] = None,
+    b: Annotated[int | None, typer.Option("-b", "--b", help="Samples per step.", show_default="task-specific")] = None,
+    eta: Annotated[float | None, typer.Option(help="Learning rate.", show_default="task-specific")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds that are planned.", show_default="task-specific")] = None,
+    x: X = None,
+    y: Y = None,
+    client: Client = None,
+    standardize: Standardize = False,
+    settings: Settings = None,
+    data: Data = None,
+    clients: Annotated[
+        int | None, typer.Option(help="Number of clients, in place of data.", rich_help_panel=PANEL)
+    ] = None,
+    step: Annotated[
+        float | None, typer.Option(help="Learning rate over the largest stable one.", rich_help_panel=PANEL)
+    ] = None,
+    labels: Annotated[
+        float | None, typer.Option(help="How far labels differ: 0 alike, 1 apart.", rich_help_panel=PANEL)
+    ] = None,
+    gradients: Annotated[
+        float | None, typer.Option(help="Mean |grad F_k|^2 over |grad F|^2.", rich_help_panel=PANEL)
+    ] = None,
+    gini: Annotated[float | None, typer.Option(help="Gini's coefficient of sizes.", rich_help_panel=PANEL)] = None,
+    convex: Annotated[
+        bool | None, typer.Option("--convex/--not-convex", help="Whether the loss is convex.", rich_help_panel=PANEL)
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option("--map", help="Another map.csv of `fedpick map`.", show_default="the package's")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, and nothing else.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Say which strategy to use on a federation, and how many times as fast as rand it is to be expected.
+
+    The answer is that of the nearest of a thousand federations, with an interval that holds for 80 % of those of other
+    families; or that nothing is known. The federation is described by its data, or where these cannot be shared, by
+    numbers: those that are left out are not compared.
+
+    Examples:
+
+      fedpick advise my.npz -m 5 --eta 0.05
+
+      fedpick advise forest.csv --client station --y cover --standardize --model mlp
+
+      fedpick advise --clients 200 -m 10 --tau 10 --step 0.1 --labels 0.4
+    """
+    with cli_errors(debug, data=data), announced(f"advise {task or ''}".strip(), as_json or task is None):
+        from fedpick.arena import Features, describe, read_map, to_plain_advice
+        from fedpick.arena import advise as ask
+
+        numbers = {"clients": clients, "step": step, "labels": labels, "gradients": gradients}
+        numbers |= {"gini": gini, "convex": convex}
+        given = [name for name, value in numbers.items() if value is not None]
+        if task is not None:
+            if given:
+                raise ValueError(f"advise: {given[0]} must not be given with data, which have it, got {task!r}")
+            chosen = _experiment(
+                task,
+                {"m": m, "model": model, "eta": eta, "rounds": rounds, **columns(x, y, client, standardize)},
+                (*(settings or ()), *(f"local.{name}={value}" for name, value in (("tau", tau), ("b", b)) if value)),
+            )
+            features = describe(
+                chosen.federation(), chosen.model, m=chosen.selector.m, local=chosen.local, rounds=chosen.rounds
+            )
+        else:
+            of_data = {"model": model, "b": b, "eta": eta, "x": x, "y": y, "client": client, "set": settings}
+            wrong = next((name for name, value in of_data.items() if value is not None), None)
+            if clients is None:
+                raise ValueError("advise: name data, or give numbers: --clients 200 -m 10, and more that is known")
+            if wrong is not None:
+                raise ValueError(f"advise: {wrong} must come with data; by numbers the learning rate is --step")
+            known = {name: value for name, value in numbers.items() if name != "clients"}
+            features = Features(K=clients, m=m or max(1, clients // 10), tau=tau, rounds=rounds, **known)  # type: ignore[arg-type]
+        advice = ask(read_map(table), features)
+        if as_json:
+            typer.echo(json.dumps(to_plain_advice(advice, features), indent=1))
+        else:
+            _show(advice, features)
+
+
+def _experiment(task: str, options: dict[str, Any], settings: tuple[str, ...]) -> Any:
+    from fedpick.compare import Choices, make_experiments
+
+    try:
+        return make_experiments(task, Choices(strategies=("rand",), settings=settings, **options))[0]
+    except ValueError as error:
+        raise ValueError(str(error).replace("compare: ", "advise: ", 1)) from None
+
+
+def _show(advice: Any, features: Any) -> None:
+    from rich.table import Table
+
+    typer.echo("; ".join(f"{name} {_text(value)}" for name, value in features.plain().items() if value is not None))
+    if not advice.known:
+        away = f"{advice.distance:.2f} away, and advice was tested up to {advice.limit:.2f}"
+        typer.echo(f"\nNothing is known here: the nearest problems are {away} (most unlike them: {advice.unlike}).")
+        typer.echo("fedpick compare plays the strategies on your data.")
+        return
+    if advice.strategy == "rand":
+        typer.echo("\nUse rand: of problems like yours, none of the others is faster on average.")
+    else:
+        speed, final = advice.expected[advice.strategy]
+        name = advice.strategy if advice.d is None else f"pow-d with d = {advice.d}"
+        times = f"{speed.mean:.2f} times as fast as rand, in rounds (80 %: {speed.low:.2f} to {speed.high:.2f})"
+        last = f"a last loss of {final.mean:.2f} times rand's ({final.low:.2f} to {final.high:.2f})"
+        typer.echo(f"\nUse {name}: expect {times}, and {last}.")
+    table = Table("strategy", "times as fast as rand [80 %]", "last loss over rand's [80 %]", box=None)
+    for name, (speed, final) in advice.expected.items():
+        table.add_row(name, *(f"{each.mean:.2f} [{each.low:.2f}, {each.high:.2f}]" for each in (speed, final)))
+    console().print(table)
+    families = ", ".join(f"{name} ({number})" for name, number in advice.families.items())
+    typer.echo(f"From the nearest problems: {families}.")
+
+
+def _text(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else f"{value:.3g}"
