@@ -123,8 +123,7 @@ class Adapter:
             chosen, number = FilteredGrid(grid, list(nodes.values())), len(nodes)
             with self.wrapped.override(fraction_train=1.0, min_train_nodes=number, min_available_nodes=number):
                 sent = list(self.inside.configure_train(server_round, arrays, config, chosen))
-            told = announced(self.selector, self.state.memory, training=True)
-            messages = messages_by_seat(sent, choice.seats, nodes, told)
+            messages = messages_by_seat(sent, choice.seats, nodes, announced(self.selector, self.state.memory, True))
         self.current = Round(choice, messages, began, {name: array.numpy() for name, array in arrays.items()})
         LOG.info("fedpick round %d: %s", server_round, choice.describe(self.state.clients.identities))
         return list(messages.values())
