@@ -10,7 +10,7 @@ from fedpick.arena.map import GAINS, Map
 from fedpick.metrics import Numbers
 from fedpick.results import Interval
 
-NEAREST = 40  # problems that an answer is taken from
+NEAREST = (20, 40, 80, 160)  # problems that an answer is taken from: as many as foretell other families best
 LEVEL = 0.8  # of the intervals
 FAR = 0.95  # of the problems, each seen from other families, are nearer than what nothing is known of
 FLOOR = 0.05  # of a spread: neighbours that agree by chance are not certain
@@ -61,6 +61,15 @@ class Trial(NamedTuple):
     known: Numbers
 
 
+class _Calibration(NamedTuple):
+    """How many neighbours to take, the quantiles of the errors in spreads [gains], and how far away is too far."""
+
+    nearest: int
+    low: Numbers
+    high: Numbers
+    limit: float
+
+
 class _Prediction(NamedTuple):
     """Mean and spread of the neighbours' gains [n, gains], and the mean distance to them [n]."""
 
@@ -81,10 +90,10 @@ def advise(where: Map, features: Features) -> Advice:
     points, scale = _standard(where)
     gains = np.concatenate([where.speed, where.final], axis=1)
     points, query = points[:, known], ((query - scale[0]) / scale[1])[known]
-    low, high, limit = _calibration(points, gains, where.families)
+    fit = _calibration(points, gains, where.families)
     away = np.sqrt(((points - query) ** 2).mean(axis=1))[None, :]
-    found = _predict(away, gains)
-    ends = [found.mean[0] + found.spread[0] * quantile for quantile in (low, high)]
+    found = _predict(away, gains, fit.nearest)
+    ends = [found.mean[0] + found.spread[0] * quantile for quantile in (fit.low, fit.high)]
     times = np.exp([found.mean[0], *ends])  # [3, gains]
     number = len(where.strategies)
     expected = {}
@@ -95,8 +104,8 @@ def advise(where: Map, features: Features) -> Advice:
         expected[name] = Expected(*(Interval(*map(float, each)) for each in ranges))
     distance = float(found.distance[0])
     best = _choose(found.mean[:, :number])[0]
-    strategy = "" if distance > limit else "rand" if best < 0 else where.strategies[best]
-    nearest = where.families[np.argsort(away[0], kind="stable")[:NEAREST]]
+    strategy = "" if distance > fit.limit else "rand" if best < 0 else where.strategies[best]
+    nearest = where.families[np.argsort(away[0], kind="stable")[: fit.nearest]]
     names, counts = np.unique(nearest, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     return Advice(
@@ -105,7 +114,7 @@ def advise(where: Map, features: Features) -> Advice:
         expected,
         {str(names[i]): int(counts[i]) for i in order},
         distance,
-        limit,
+        fit.limit,
         np.array(AXES)[known][int(np.argmax(np.abs(query)))],
     )
 
@@ -136,11 +145,11 @@ def leave_families_out(where: Map) -> Trial:
     covered, chosen, known = np.zeros((n, number), bool), np.zeros(n, int), np.zeros(n, bool)
     for family in np.unique(where.families):
         out = where.families == family
-        low, high, limit = _calibration(points[~out], gains[~out], where.families[~out])
-        found = _predict(_distances(points[out], points[~out]), gains[~out])
-        ends = [found.mean + found.spread * quantile for quantile in (low, high)]
+        fit = _calibration(points[~out], gains[~out], where.families[~out])
+        found = _predict(_distances(points[out], points[~out]), gains[~out], fit.nearest)
+        ends = [found.mean + found.spread * quantile for quantile in (fit.low, fit.high)]
         inside = (ends[0] <= gains[out]) & (gains[out] <= ends[1])
-        covered[out], known[out] = inside[:, :number], found.distance <= limit
+        covered[out], known[out] = inside[:, :number], found.distance <= fit.limit
         chosen[out] = _choose(found.mean[:, :number])
     rows = np.arange(n)
     speed, final = (np.where(chosen < 0, 0.0, each[rows, chosen]) for each in (where.speed, where.final))
@@ -162,9 +171,9 @@ def _distances(points: Numbers, others: Numbers) -> Numbers:
     return found
 
 
-def _predict(distances: Numbers, gains: Numbers) -> _Prediction:
+def _predict(distances: Numbers, gains: Numbers, number: int) -> _Prediction:
     """From the nearest problems, the nearer the more; a problem at an infinite distance does not count."""
-    number = min(NEAREST, int(np.isfinite(distances).sum(axis=1).min()))
+    number = min(number, int(np.isfinite(distances).sum(axis=1).min()))
     nearest = np.argpartition(distances, number - 1, axis=1)[:, :number]
     away = np.take_along_axis(distances, nearest, axis=1)
     width = np.maximum(away.max(axis=1, keepdims=True), 1e-9)
@@ -182,21 +191,22 @@ def _choose(speed: Numbers) -> Numbers:
     return np.where(speed.max(axis=1) > WORTH, best, -1)
 
 
-def _calibration(points: Numbers, gains: Numbers, families: Numbers) -> tuple[Numbers, Numbers, float]:
-    """How many spreads the truth lies below and above a prediction from other families, at most, in 80 %; and how far.
-
-    Every family counts alike, so that a large one does not decide.
-    """
+def _calibration(points: Numbers, gains: Numbers, families: Numbers) -> _Calibration:
+    """How predictions from other families do: every family counts alike, so that a large one does not decide."""
     away = _distances(points, points)
     away[families[:, None] == families[None, :]] = np.inf
-    found = _predict(away, gains)
-    off = (gains - found.mean) / found.spread
     names, place, counts = np.unique(families, return_inverse=True, return_counts=True)
     weight = 1 / (len(names) * counts[place])
+    tried = {number: _predict(away, gains, number) for number in NEAREST}
+    unit = gains.std(axis=0) + FLOOR
+    errors = {number: weight @ (((gains - one.mean) / unit) ** 2).sum(axis=1) for number, one in tried.items()}
+    nearest = min(errors, key=lambda number: errors[number])
+    found = tried[nearest]
+    off = (gains - found.mean) / found.spread
     low, high = (
         np.array([_quantile(column, weight, level) for column in off.T]) for level in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
     )
-    return low, high, _quantile(found.distance, weight, FAR)
+    return _Calibration(nearest, low, high, _quantile(found.distance, weight, FAR))
 
 
 def _quantile(values: Numbers, weight: Numbers, level: float) -> float:
