@@ -112,6 +112,12 @@ def test_the_reason_for_a_loss_that_did_not_fall_is_the_true_one():
     )
     never.records["available"] += 1
     assert "Nobody trained in any round of other: look at" in told(made_up([30, 40]), never)
+    late = made_up([None, None])
+    late.records["returned"] *= 0
+    assert told(late, late) == (
+        "There is no answer. Nobody who trained came back in any round of rand and other: look at the deadline and the "
+        "failures."
+    )
     blind = made_up([None, None])
     blind.metrics["loss"][:] = np.nan
     assert told(blind) == (
@@ -128,6 +134,17 @@ def test_an_accuracy_alone_is_enough_to_have_learnt():
     blind.metrics["loss"][:] = np.nan
     blind.metrics["test_accuracy"][:, 50:] = 0.7
     assert told(blind, metric="test_accuracy", value=0.6) == "There is nothing to compare rand with."
+
+
+def test_what_the_first_model_reaches_is_no_target():
+    run = made_up([30, 40])  # which begins at a loss of 1
+    assert told(run, run, value=2.0).startswith(
+        "Every run is at loss 2 before its first round, so that it is no target:"
+    )
+    assert "times as fast" in told(run, made_up([10, 20]), value=0.9)
+    unseen = made_up([30, 40], accuracy=0.0)
+    words = told(unseen, unseen, metric="test_accuracy", value=None)
+    assert words.startswith("Every run is at test accuracy 0.0% before its first round")
 
 
 def test_with_one_client_there_is_nothing_to_choose():

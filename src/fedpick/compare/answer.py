@@ -51,6 +51,9 @@ def answer(compared: Compared) -> str:
         return f"There is no answer.{_advice(compared, faults)}"
     if compared.of(base).share.shape[-1] == 1:
         return "There is one client, so there is nothing to choose: all strategies train on it."
+    if not any(compared.rounds_of(name).any() for name in compared.names):
+        words = f"Every run is at {compared.goal} before its first round, so that it is no target: give another one"
+        return f"{words}, or another metric.{_advice(compared, faults)}"
     reached = [name for name in others if np.isfinite(compared.rounds_of(name)).any()]
     number = int(np.isfinite(compared.rounds_of(base)).sum())
     if reached:
@@ -77,6 +80,8 @@ def _fault(compared: Compared, name: str) -> str:
         return "nobody was there"
     if not result.records["trained"].any():
         return "nobody trained"
+    if not result.records["returned"].any():
+        return "nobody came back"
     if not _known(result, metric):
         return "not evaluated"
     if not np.isfinite(values[-1]):
@@ -111,6 +116,8 @@ def _sentence(compared: Compared, fault: str, names: list[str]) -> str:
         return f"No client was available in any round of {who}: look at the availability."
     if fault == "nobody trained":
         return f"Nobody trained in any round of {who}: look at the availability, the deadline and the failures."
+    if fault == "nobody came back":
+        return f"Nobody who trained came back in any round of {who}: look at the deadline and the failures."
     if fault == "not evaluated":
         return f"Nothing was evaluated in the runs of {who}, so that nobody knows what they learnt."
     loss = compared.of(names[0]).metric("loss").mean(axis=0)

@@ -91,7 +91,7 @@ class Comparison:
         last = known[:, -max(1, known.shape[1] // 4) :].mean(axis=1)
         worst = float((last if self.rises else known.min(axis=1)).max())
         if not np.isfinite(worst) or worst == 0:
-            return self._sign * worst
+            return self._sign * worst + 0.0  # which is not -0
         for digits in range(2, 7):  # as few as lie beyond the first model
             unit = 10.0 ** (np.floor(np.log10(abs(worst))) - digits)
             rounded = float(f"{np.ceil(worst / unit) * unit:.{digits + 4}g}")
