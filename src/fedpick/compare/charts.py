@@ -16,7 +16,7 @@ MOST_CLIENTS = 200  # in a heat map or side by side; more cannot be told apart
 MOST_SQUARES = 6000  # of a heat map
 MOST_CELLS = 60  # of rounds in the chart of who trained when
 SHARE = "data share"
-WORDS = {"test_f1": "test F1", "test_auc": "test AUC", "test_calibration": "calibration error on the test set"}
+WORDS = {"test_f1": "test F1", "test_auc": "test AUC", "test_calibration": "calibration error"}
 
 
 class Section(NamedTuple):
