@@ -210,7 +210,7 @@ def test_ray_must_be_there(monkeypatch, tmp_path):
 
 def test_the_machine_is_shared_by_as_many_runs_as_it_has_cores(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr("fedpick.flower.simulation.machine._cores", lambda: 8)
+    monkeypatch.setattr("fedpick.flower.simulation.machine.usable_cores", lambda: 8)
     plain = Machine.of([])
     assert [plain.at_once(runs) for runs in (0, 3, 100)] == [1, 3, 8]
     assert plain.backend(3)["init_args"] == {"address": "local", "num_cpus": 2}

@@ -1,7 +1,6 @@
 """Compiling the programs of the batches to come, in threads, while an earlier one is played."""
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -9,6 +8,7 @@ from typing import Any, Protocol
 import jax
 
 from fedpick.results import Result
+from fedpick.storage import usable_cores
 
 MOST = 8  # batches whose programs are held at once
 
@@ -48,7 +48,7 @@ class Ahead:
         """Begin, once the first batch has its programs: the others share some of them."""
         if not self.threads and self.waiting:
             # A CPU that compiles does not play. Beside a GPU there are cores to spare, and a program takes them long.
-            number = 1 if jax.default_backend() == "cpu" else max(1, min(MOST, (os.cpu_count() or 1) // 4))
+            number = 1 if jax.default_backend() == "cpu" else max(1, min(MOST, usable_cores() // 4))
             left = iter(self.waiting)
             lock = threading.Lock()
             for place in range(number):

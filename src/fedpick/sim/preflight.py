@@ -1,6 +1,5 @@
 """The checks of `simulate`: mistakes as one sentence before the first round, and warnings."""
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from fedpick.sim.models import Model
 from fedpick.sim.optimizers import Server
 from fedpick.sim.records import Record
 from fedpick.sim.stacking import federations_of, sizes_of_test_sets
+from fedpick.storage import usable_cores
 from fedpick.validation import check_path, check_strategy, flag, require, shown
 
 COPIES = 4  # of the logits in a metric, about: they are sorted, and compared with every class
@@ -87,7 +87,7 @@ def check_metrics(own: Sequence[NamedMetric], federation: Federation, model: Mod
     shape = jax.eval_shape(model.logits, params, x).shape
     if len(shape) != 2:
         raise ValueError(f"{owner}: logits of the model must be of shape (n, classes), got {shape}")
-    at_once = 1 if jax.default_backend() != "cpu" else os.cpu_count() or 1
+    at_once = 1 if jax.default_backend() != "cpu" else usable_cores()
     most = int(order.shape[-1])
     check_memory(owner, f"the logits of {most:,} test samples", at_once * COPIES * 4 * most * shape[1])
     logits: Any = jax.ShapeDtypeStruct((samples, shape[1]), jnp.float32)  # type: ignore[no-untyped-call]

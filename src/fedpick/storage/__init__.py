@@ -3,7 +3,7 @@
 from fedpick.storage.atomic import atomic_file, write_atomic
 from fedpick.storage.cache import cache_folder, cached_text
 from fedpick.storage.journal import Journal
-from fedpick.storage.provenance import Provenance, device, plain_numbers, versions
+from fedpick.storage.provenance import Provenance, device, plain_numbers, usable_cores, versions
 from fedpick.storage.run_store import RunStore, StoredRun
 from fedpick.storage.state import ForeignStateError, State, StateError, load_state, save_state
 
@@ -22,6 +22,7 @@ __all__ = [
     "load_state",
     "plain_numbers",
     "save_state",
+    "usable_cores",
     "versions",
     "write_atomic",
 ]

@@ -46,6 +46,11 @@ def versions(*packages: str) -> dict[str, str]:
     return found
 
 
+def usable_cores() -> int:
+    """The cores that this process may use, which may be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def device() -> str:
     """The device that JAX computes on, in words."""
     first = jax.local_devices()[0]

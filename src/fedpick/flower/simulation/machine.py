@@ -9,6 +9,7 @@ from typing import Any
 from fedpick import config
 from fedpick.flower.simulation.app import CLIENTS, App
 from fedpick.registry import nearest
+from fedpick.storage import usable_cores
 from fedpick.validation import natural
 
 
@@ -60,13 +61,13 @@ class Machine:
         """How many of the runs are played at once."""
         if self.workers is not None or self._cluster or self._client.get("num_gpus"):
             return max(1, min(self.workers or 1, runs))
-        return max(1, min(runs, int(_cores() // max(self._client["num_cpus"], 1e-3))))
+        return max(1, min(runs, int(usable_cores() // max(self._client["num_cpus"], 1e-3))))
 
     def backend(self, at_once: int) -> dict[str, Any]:
         """The config of Flower's backend for one of so many runs."""
         given, client = self._part("init-args-"), self._client
         if not self._cluster:  # a Ray of its own, with a share of the cores
-            share = max(_cores() / at_once, client["num_cpus"])
+            share = max(usable_cores() / at_once, client["num_cpus"])
             given = {"address": "local", "num_cpus": max(1, int(share)), **given}
         return {"client_resources": client, "init_args": given}
 
@@ -81,7 +82,3 @@ class Machine:
     def _part(self, start: str) -> dict[str, Any]:
         named = {name: value for name, value in self.federation.items() if name.startswith(start)}
         return {name.removeprefix(start).replace("-", "_"): value for name, value in named.items()}
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

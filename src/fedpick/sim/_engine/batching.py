@@ -8,7 +8,6 @@ Where the seats are spread, all devices of all hosts play every bundle together:
 """
 
 import dataclasses
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias
@@ -38,6 +37,7 @@ from fedpick.sim.models import Model
 from fedpick.sim.round import RunState, Setup
 from fedpick.sim.spread import AXIS, EVERYWHERE
 from fedpick.sim.stacking import sizes_of_test_sets, trim_test_set
+from fedpick.storage import usable_cores
 
 ON_CPU = 1  # runs in a bundle
 MUCH = 10**9  # samples times parameters: some milliseconds
@@ -152,7 +152,7 @@ class Bundles:
 
         at_once = 1  # devices that wait for one another must have one order
         if self.mesh is None and _on_cpu(self.bundles[0].place):
-            at_once = max(1, (os.cpu_count() or 1) // len(self.setups))
+            at_once = max(1, usable_cores() // len(self.setups))
         pools = {place: ThreadPoolExecutor(at_once) for place in self.setups}
         try:
             futures = [
