@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from fedpick.arena import (
 from fedpick.arena.scores import score
 from fedpick.arena.suite import STEPS, entries, family_of
 from fedpick.cli import app
-from fedpick.cli.arena import _chosen
+from fedpick.cli.arena import SMALL, _chosen
 from fedpick.storage import RunStore
 
 
@@ -180,6 +181,23 @@ def test_the_arena_is_played_once_and_addresses_enter(tmp_path):
     again = play(family, names, tmp_path, seeds=2, steps=("best",), watch=lambda *args: played.append(args))
     assert len(played) == number
     np.testing.assert_array_equal(again["digits, Dirichlet(0.1); best"].final, one.final)
+
+
+@pytest.mark.slow
+def test_the_small_arena_ranks_six_strategies_and_is_not_played_again(tmp_path):
+    """The version of some minutes, by its command: what is sure in the full one is not turned around."""
+    first = CliRunner().invoke(app, ["arena", "-q", "-o", str(tmp_path)])
+    assert first.exit_code == 0, first.output
+    plain = json.loads((tmp_path / "arena.json").read_text())
+    scores = from_plain(plain["problems"])
+    assert len(scores) == sum(family.small for family in FAMILIES.values())
+    ranking = rank(scores)
+    assert set(ranking.names) == set(SMALL.split(","))
+    assert ranking.ranks[ranking.names.index("auto")] < ranking.ranks[ranking.names.index("afl")]
+    begin = time.monotonic()
+    assert CliRunner().invoke(app, ["arena", "-q", "-o", str(tmp_path)]).exit_code == 0
+    assert time.monotonic() - begin < 60
+    assert json.loads((tmp_path / "arena.json").read_text()) == plain
 
 
 RESULTS = Path(__file__).parents[2] / "docs" / "arena-results.json.gz"
