@@ -5,11 +5,12 @@
 
 Synthetic(1,1), K = 50, m = 5, d = 10; every run has a draw of the data of its own. A tenth of the clients lie, in
 twelve ways: of their sizes (1e12 times), in five ways of their losses, and the same and the truth with updates of the
-opposite sign, three times as long. For each strategy and defence: the loss over the honest clients' data after the last round as
-a multiple of that of the same strategy on the same draw without liars and defences (the geometric mean over the draws,
-with its standard error), and the part of all weight that the liars have. "all" is
+opposite sign, three times as long. For each strategy and defence: the loss over the honest clients' data after the last
+round as a multiple of that of the same strategy on the same draw without liars and defences (the geometric mean over
+the draws, with its standard error), and the part of all weight that the liars have. "all" is
 Credits(Cooldown(RankClip(strategy, 0.25), 6)), updates bounded by the median norm and sizes by the largest that is
-surely honest; it was chosen on the draws 10 to 33, and the draws here begin at 100. What is in FILE is not played again.
+surely honest; it was chosen on the draws 10 to 33, and the draws here begin at 100. What is in FILE is not played
+again.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ import numpy as np
 
 import fedpick
 from fedpick import Cooldown, Credits, Explore, RankClip, registry
-from fedpick.sim import Liars, Local, Logistic, RobustServer, Server, Synthetic, simulate
+from fedpick.sim import Federation, Liars, Local, Logistic, RobustServer, Server, Synthetic, simulate
 from fedpick.sim.liars import Attack
 
 M, K, SHARE, FLIP, ROUNDS = 5, 50, 0.1, 3.0, 100
@@ -54,10 +56,16 @@ ATTACKS = {
 }
 
 
+@cache
+def federations(draws: range) -> tuple[Federation, ...]:
+    return tuple(Synthetic(1, 1, K=K, seed=draw).federation() for draw in draws)
+
+
 def measure(selector: Any, server: Server, liars: Liars, rounds: int, draws: range) -> dict[str, Any]:
-    data = [Synthetic(1, 1, K=K, seed=draw).federation() for draw in draws]
     options: dict[str, Any] = {"rounds": rounds, "every": rounds, "seeds": draws, "progress": False, "server": server}
-    result = simulate(data, Logistic(), selector, Local(tau=10, b=20, eta=0.1), liars=liars, **options)
+    result = simulate(
+        list(federations(draws)), Logistic(), selector, Local(tau=10, b=20, eta=0.1), liars=liars, **options
+    )
     return {
         "loss": [float(f"{loss:.5g}") for loss in liars.honest_loss(result)],
         "capture": float(liars.capture(result).mean()),
