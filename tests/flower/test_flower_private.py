@@ -134,6 +134,8 @@ def test_who_trains_says_its_loss_while_its_own_budget_lasts(theirs, monkeypatch
     assert all(len(row.clients) == 2 and min(row.clients) >= 0 for row in rows)
     for number, row in enumerate(rows, start=1):
         assert {note[1] for note in Heard.notes if note[0] == number} == set(row.clients)
+    if theirs == 2.0:  # the server knows who can say no more, and goes on without their last answers
+        assert len({client for row in rows[20:] for client in row.clients}) == 6
     often = [client for client in range(6) if sum(client in row.clients for row in rows) >= theirs / 0.5]
     assert often
     assert {spent[client] for client in often} == {theirs}

@@ -111,6 +111,26 @@ def test_nobody_answers_beyond_its_budget_and_training_goes_on(data, inner, mech
     assert np.isfinite(result.metrics["loss"]).all()
 
 
+@pytest.mark.parametrize("mechanism", ["bit", "laplace"])
+def test_a_last_answer_does_not_count_for_ever(data, mechanism):
+    private = Private(PowerOfChoice(2, 4, "stale"), epsilon=1.0, budget=2.0, mechanism=mechanism)
+    played = play(data, private, rounds=300, seeds=2)
+    for seats in played.records["clients"][:, 100:]:  # when all budgets are spent
+        counts = np.bincount(seats.ravel(), minlength=len(data.count))
+        assert counts.min() > 0.3 * counts.mean()  # by chance, as with rand, and nobody is left out
+
+
+def test_who_can_say_no_more_counts_as_the_median_of_the_others():
+    private = Private(PowerOfChoice(3, 3, "stale"), epsilon=1.0, budget=1.0, mechanism="laplace")
+    state = private.init(4)._replace(answers=jnp.array([1, 0, 0, 0], jnp.int32))
+    three = Selection(jnp.array([0, 1, 2]), jnp.full(3, 1 / 3, jnp.float32))
+    after = private.observe(state, three, Report(jnp.array([jnp.nan, 5.0, 3.0], jnp.float32)))
+    np.testing.assert_allclose(after.inner.loss[:3], [3.0, 5.0, 3.0])
+    silent = private.observe(state, three, Report(jnp.full(3, jnp.nan, jnp.float32)))
+    np.testing.assert_array_equal(silent.inner.loss[0], 0)  # nobody says anything
+    np.testing.assert_array_equal(silent.inner.loss[1:], state.inner.loss[1:])  # others are as they were
+
+
 def test_answers_are_counted_whether_polled_or_reported():
     state = (polling := Private(PowerOfChoice(1, 2))).init(3)
     seat = Selection(jnp.array([1]), jnp.array([1.0]))

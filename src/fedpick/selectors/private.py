@@ -140,7 +140,7 @@ class Private(Around):
             said, seats = report.polled, jnp.full_like(report.loss, jnp.nan)
         else:
             said = jnp.full(K, jnp.nan, jnp.float32).at[line].set(report.loss, mode="drop")
-            seats = self._decoded(state, report.loss)
+            seats = self._or_usual(state, selection, self._decoded(state, report.loss))
         known = report._replace(loss=seats, polled=None)
         if "polled" in needs(self.selector):
             known = known._replace(polled=self._decoded(state, said))
@@ -149,6 +149,19 @@ class Private(Around):
             state.answers + (~jnp.isnan(said)).astype(jnp.int32),
             self._moved(state.log_threshold, said),
         )
+
+    def _or_usual(self, state: Discretion, selection: Selection, heard: Float[Array, " m"]) -> Float[Array, " m"]:
+        """The losses of the seats; the median where a client has trained that can say its own no more.
+
+        Otherwise its last answer would count for ever, and half of the clients might never train again. Where nobody
+        says anything any more it is 0: once all have had their turn, chance decides.
+        """
+        there = ~jnp.isnan(heard)
+        number = there.sum(dtype=jnp.int32)
+        usual = sampling.nth_smallest(heard, there, (number + 1) // 2)
+        usual = jnp.where(number > 0, usual, jnp.float32(0))
+        silent = self._spent(state.answers)[jnp.maximum(selection.clients, 0)] & (selection.weights > 0)
+        return jnp.where(silent & ~there, usual, heard)
 
     def _spent(self, answers: Int[Array, " K"]) -> Bool[Array, " K"]:
         """Who can not answer once more."""
