@@ -8,7 +8,7 @@ twelve ways: of their sizes (1e12 times), in five ways of their losses, and the 
 opposite sign, three times as long. For each strategy and defence: the loss over the honest clients' data in the last
 20 rounds as a multiple of that of the same strategy on the same draw without liars and defences (the geometric mean
 over the draws, with its standard error), and the part of all weight that the liars have. "all" is
-Credits(Cooldown(RankClip(strategy, 0.25), 6)), updates bounded by the median norm and sizes by the largest that is
+Credits(Cooldown(RankClip(strategy, 0.25), 5)), updates bounded by the median norm and sizes by the largest that is
 surely honest; it was chosen on the draws 10 to 33, and the draws here begin at 100. What is in FILE is not played
 again.
 """
@@ -44,7 +44,7 @@ DEFENCES: dict[str, tuple[Callable[[Any], Any], Server, float]] = {
     "explore": (lambda selector: Explore(selector, share=0.4), Server(), TWICE),
     "credits": (Credits, Server(), TWICE),
     "norm bound": (lambda selector: selector, BOUND, TWICE),
-    "all": (lambda selector: Credits(Cooldown(RankClip(selector, share=0.25), rounds=6)), BOUND, 1.0),
+    "all": (lambda selector: Credits(Cooldown(RankClip(selector, share=0.25), rounds=5)), BOUND, 1.0),
 }
 HONEST = "nobody lies"
 SAID: tuple[Attack, ...] = ("inflate", "max", "just-above", "deflate", "silent")
