@@ -31,6 +31,7 @@ from fedpick.sim import (
     Server,
     StepDecay,
     Trace,
+    preflight,
     quadratic_optimum,
     simulate,
 )
@@ -288,6 +289,23 @@ def test_another_draw_of_the_data_is_the_same_program():
             simulate(federation, Logistic(), PowerOfChoice(1, 2), local, rounds=3)
         found.append(programs.count("choices"))
     assert found == [1, 0]
+
+
+@pytest.mark.filterwarnings("ignore:simulate. b=")
+@pytest.mark.parametrize("batches", ["distinct", "epochs"])
+def test_slots_that_no_client_fills_are_cut(batches, monkeypatch):
+    monkeypatch.setattr(preflight, "LARGE_BATCH", 64)
+
+    def play(b):
+        local = Local(tau=2, b=b, eta=0.1, batches=batches)
+        return simulate(small(), Logistic(), PowerOfChoice(2, 5, "batch"), local, rounds=2)
+
+    most, all_of_it = play(64), play(10**9)
+    for name, values in most.metrics.items():
+        np.testing.assert_array_equal(all_of_it.metrics[name], values, err_msg=name)
+    np.testing.assert_array_equal(all_of_it.costs["train_samples"], most.costs["train_samples"])
+    assert preflight.cut_batches(Local(1, 10**9, 0.1, batches="replace"), 5).b == 10**9
+    assert preflight.cut_batches(Local(1, 10**9, 0.1), 5000).b == 8192  # never less than a client holds
 
 
 def test_costs_are_counted_exactly():

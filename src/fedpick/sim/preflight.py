@@ -1,5 +1,6 @@
 """The checks of `simulate`: mistakes as one sentence before the first round, and warnings."""
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from fedpick.sim.stacking import federations_of, sizes_of_test_sets
 from fedpick.storage import usable_cores
 from fedpick.validation import check_path, check_strategy, flag, require, shown
 
+LARGE_BATCH = 4096
 COPIES = 4  # of the logits in a metric, about: they are sorted, and compared with every class
 
 
@@ -218,6 +220,25 @@ def warn_of_small_clients(federation: Federation, local: Local) -> None:
     if small and local.batches == "distinct" and local.b > 1:
         which = f"{small} of {count.size} clients"
         warnings.warn(f"simulate: b={local.b} is more than {which} hold; they use all they have", stacklevel=3)
+
+
+def cut_batches(local: Local, largest: int) -> Local:
+    """The same training with a smaller b, where b is far beyond what any client holds: whoever has less uses all of it.
+
+    Slots that are always empty cost time, b squared of it. What b is cut to does not depend on the data as long as
+    clients are small, so that a run is the same among runs on other data.
+
+    Args:
+        local: Local training.
+        largest: The number of samples of the largest client.
+
+    >>> cut_batches(Local(tau=2, b=10**6, eta=0.1), largest=50).b
+    4096
+    """
+    most = max(LARGE_BATCH, 1 << (largest - 1).bit_length())
+    if local.batches == "replace" or local.b <= most:
+        return local
+    return dataclasses.replace(local, b=most)
 
 
 def warn_of_few_available(selector: Any, records: Record) -> None:

@@ -106,6 +106,8 @@ def simulate(
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
     preflight.check_metrics(own, data, built, owner="simulate")
+    preflight.warn_of_small_clients(data, local)
+    local = preflight.cut_batches(local, data.largest)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
     world = (availability, failures, devices, liars.lies() if liars.share > 0 else None)
@@ -113,7 +115,6 @@ def simulate(
     preflight.check_fit(data, runs.setup.selector, availability, failures)
     seats = selector.m or data.num_clients
     model_bytes = preflight.check_room(data, built, seats, runs=len(names), rounds=rounds, every=every)
-    preflight.warn_of_small_clients(data, local)
     mine = range(len(names)) if spread_seats else hosts.shares(len(names))[jax.process_index()]
     hosts.same_everywhere(int(watch is not None), "watch must be given to every host (the first calls it) or to none")
 
