@@ -12,7 +12,7 @@ from fedpick.arena.advice import NEAREST
 from fedpick.arena.map_page import charts, map_markdown, policies, write_map_page
 from fedpick.cli import app
 
-ABOUT = {"cells": 30, "learnt": 240, "federations": 240, "seeds": 3, "versions": {"python": "3"}, "device": "CPU"}
+ABOUT = {"cells": 30, "learnt": 240, "federations": 240, "seeds": 3, "played": ["30 cells with python 3 on CPU"]}
 
 
 def made_up(noise=0.1, families=6, number=40):

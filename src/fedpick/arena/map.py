@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -82,7 +83,8 @@ def play_cell(cell: Cell, draws: int = DRAWS, seeds: int = SEEDS) -> dict[str, A
                 "spread": [float(speed[name].std()) for name in GAINS],
             }
         rows.append({**features.plain(), "b": cell.b, "gains": gains})
-    return {"family": cell.source.name, "seeds": seeds, "device": device(), "rows": rows}
+    made = {"versions": versions("fedpick", "jax", "numpy"), "device": device()}
+    return {"family": cell.source.name, "seeds": seeds, **made, "rows": rows}
 
 
 def _losses(cell: Cell, data: sim.Federation, eta: float) -> tuple[Numbers, dict[str, Numbers]]:
@@ -208,7 +210,7 @@ def gather(cells: Sequence[Cell], folder: str | Path) -> str:
     about = {
         **{"version": VERSION, "cells": len(stored), "federations": len(rows), "learnt": len(learnt)},
         **{"seeds": stored[0]["seeds"], "spread": [float(_short(x)) for x in spread]},  # between seeds
-        **{"versions": versions("fedpick", "jax", "numpy"), "device": stored[0]["device"]},
+        "played": [f"{number} cells with {how}" for how, number in Counter(map(_how, stored)).most_common()],
     }
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -217,6 +219,11 @@ def gather(cells: Sequence[Cell], folder: str | Path) -> str:
         known = (_short(round(float(row[name]), 4)) for name in KNOWN)
         writer.writerow([family, *known, *(round(gain, 3) for gain in (*gains["speed"], *gains["final"]))])
     return f"# {json.dumps(about)}\n{text.getvalue()}"
+
+
+def _how(cell: Mapping[str, Any]) -> str:
+    software = ", ".join(f"{name} {version}" for name, version in cell["versions"].items())
+    return f"{software} on {cell['device']}"
 
 
 def _short(value: float) -> str:

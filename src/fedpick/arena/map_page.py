@@ -80,7 +80,6 @@ def map_markdown(where: Map) -> str:
         where: The map.
     """
     about, trial = where.about, leave_families_out(where)
-    software = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     families, whole = len(set(where.families)), len(make_cells())
     cells = f"{about['cells']} cells" if about["cells"] == whole else f"only {about['cells']} of the {whole} cells"
     parts = [
@@ -88,7 +87,7 @@ def map_markdown(where: Map) -> str:
         f"What strategies gain over rand on {about['learnt']:,} federations of {families} families: those of "
         f"{about['federations']:,}, in {cells}, on which rand learns, {about['seeds']} seeds each. "
         "[The arena](arena.md#the-map) says how they are drawn and scored. Written by `fedpick map --docs docs` from "
-        f"`src/fedpick/arena/map.csv`, which `fedpick map` has played ({software}; {about['device']}).",
+        f"`src/fedpick/arena/map.csv`, which `fedpick map` has played ({'; '.join(about['played'])}).",
         "```sh\nfedpick advise my.npz -m 5 --eta 0.05                                        # your data\n"
         "fedpick advise --clients 200 -m 10 --tau 10 --step 0.1 --labels 0.4          # or numbers about them\n```",
         "## In all",
