@@ -113,7 +113,7 @@ def table(found: dict[str, Any]) -> str:
     lines: list[str] = []
     for name, rows in found.items():
         usual = rows["none"][HONEST]["loss"]
-        lines += [f"\n### {name}\n", f"| | {' | '.join(rows)} |", "|---" * (len(rows) + 1) + "|"]
+        lines += [f"\n## {name}\n", f"| | {' | '.join(rows)} |", "|---" * (len(rows) + 1) + "|"]
         for attack in next(iter(rows.values())):
             cells = [
                 f"{times(row[attack], usual)[0]:.3g} ({100 * row[attack]['capture']:.0f} %)" for row in rows.values()
