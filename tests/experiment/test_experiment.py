@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from support.rounds import compilations
 from fedpick import AFL, ClippedLoss, PowerOfChoice, Rand, Shrinking
 from fedpick.config import override, unstructure
 from fedpick.experiment import Experiment, Metrics, Run, differences, from_plain, names, plan_batches, read, run
+from fedpick.experiment.code import own_code
 from fedpick.sim import (
     CNN,
     MLP,
@@ -317,3 +320,36 @@ def test_own_data_are_known_by_their_content(tmp_path):
 @pytest.mark.parametrize("model", [CharLSTM(hidden=16), CNN(hidden=16), MLP(hidden=(16, 8))])
 def test_the_time_of_a_run_is_estimated_whatever_the_layers_are_given_as(model):
     assert small(model=model).seconds == pytest.approx(small(model=MLP(hidden=(16,))).seconds)
+
+
+OWN = '''
+from fedpick import Rand, pytree, static
+@pytree
+class Mine(Rand):
+    """{}"""
+'''
+NAMED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from fedpick import Rand
+from fedpick.experiment import Experiment
+from fedpick.sim import Local, Logistic, Synthetic
+from own_strategy_for_test import Mine
+for selector in (Mine(2), Rand(2)):
+    print(Experiment(Synthetic(1, 1, K=5), Logistic(), selector, Local(1, 2, 0.1), rounds=2, seeds=(0,)).identity(0))
+"""
+
+
+def test_code_of_ones_own_that_was_edited_is_another_experiment(tmp_path):
+    """As data files are: otherwise an edited strategy would get the results of the one before."""
+    found = []
+    for text in ("as it was", "edited", "as it was"):
+        (tmp_path / "own_strategy_for_test.py").write_text(OWN.format(text))
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", NAMED, str(tmp_path)], capture_output=True, text=True, check=True
+        )
+        found.append(done.stdout.split())
+    (first, rand), (edited, same), (again, _) = found
+    assert first == again != edited
+    assert rand == same
+    assert own_code({"model": "optax:sgd", "data": {"path": "a:b"}, "selector": "fedpick.selectors:Rand"}) == {}

@@ -25,7 +25,7 @@ OWN = {
     "nothing": ({}, None, "must hold x, got nothing"),
     "empty": ({"x": np.ones((0, 2)), "y": np.ones(0, int)}, None, "same number of rows, above 0, got 0 and 0"),
     "uneven": ({"x": np.ones((3, 2)), "y": np.ones(2, int)}, None, "same number of rows, above 0, got 3 and 2"),
-    "no clients": ({"x": np.ones((3, 2)), "y": np.ones(3, int)}, None, "has no client, so give a partition"),
+    "no clients": ({"x": np.ones((3, 2)), "y": np.ones(3, int)}, None, "has no client, so name the column of clients"),
     "both": (
         {"x": np.ones((3, 2)), "y": np.ones(3, int), "client": np.arange(3)},
         Dirichlet(K=2, alpha=1.0),

@@ -105,7 +105,7 @@ WRONG = {
         {"client": "statoin"},
         "must hold statoin, got station, rain, wind, remark, cover; did you mean",
     ),
-    "no client": ({}, "has no client, so give a partition, or name the column of clients; got station"),
+    "no client": ({}, "has no client, so name the column of clients \\(--client NAME\\), or give a partition"),
     "no such input": (
         {"client": "station", "x": ("rian",)},
         "must hold rian, got station, rain, .*did you mean 'rain'",

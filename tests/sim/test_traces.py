@@ -149,3 +149,11 @@ def test_devices_and_traces_in_a_file_and_on_the_command_line(tmp_path):
 def test_devices_that_are_wrong(devices, words):
     with pytest.raises(ValueError, match=words):
         from_plain({**PLAIN, "devices": devices})
+
+
+def test_a_file_that_is_no_trace_gets_one_sentence(tmp_path):
+    np.savez(tmp_path / "data.npz", x=np.ones((4, 2)), y=np.ones(4, int), client=np.zeros(4, int))
+    with pytest.raises(
+        ValueError, match=r"must hold present, \[rounds, K\], or a column of 0 and 1 for each client, got"
+    ):
+        TraceFile(str(tmp_path / "data.npz"))(KEY, 0, 4)

@@ -52,7 +52,11 @@ def compare(
     task: Task = "synthetic",
     strategies: Annotated[
         str | None,
-        typer.Option(help="Names with commas (see `fedpick strategies`), cooldown(pow-d), or my_module:MyStrategy."),
+        typer.Option(
+            "--strategies",
+            "--strategy",
+            help="Names with commas (see `fedpick strategies`), cooldown(pow-d), or my_module:MyStrategy.",
+        ),
     ] = None,
     m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients per round.", show_default="K/10")] = None,
     d: Annotated[list[int] | None, typer.Option("-d", help="Candidates; repeatable.", show_default="2m")] = None,

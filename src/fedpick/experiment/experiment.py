@@ -12,6 +12,7 @@ from typing import Any
 
 from fedpick import config, sim
 from fedpick.config import Plain
+from fedpick.experiment.code import own_code
 from fedpick.experiment.metrics import Metrics
 from fedpick.protocol import Selector
 from fedpick.validation import check_kind, check_strategy, flag, one_of, require, shown
@@ -101,7 +102,7 @@ class Experiment:
         return plain
 
     def canonical(self, seed: int) -> Plain:
-        """All that decides the run of this seed as plain data; data files by their content."""
+        """All that decides the run of this seed as plain data; data files and code of one's own by their content."""
         plain = {name: part for name, part in self._plain.items() if name not in ("name", "redraw")}
         data: Any = _reseeded(self.data, seed) if self.redraw else self.data
         if self.redraw:
@@ -120,7 +121,8 @@ class Experiment:
         base = getattr(self.model, "sha256", None)
         if base is not None:
             plain["model"] = {**plain["model"], "base": base}
-        return {**plain, "seeds": [seed]}
+        code = own_code(plain)
+        return {**plain, **({"code": code} if code else {}), "seeds": [seed]}
 
     def identity(self, seed: int) -> str:
         """A hash of the canonical form: two runs are the same exactly if this is the same."""

@@ -64,7 +64,8 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
         raise ValueError(f"{owner}: {rule}, got {len(x)} and {len(y)}")
     if not roles.client and partition is None:
         raise ValueError(
-            f"{owner} has no client, so give a partition, or name the column of clients; got {few(columns)}"
+            f"{owner} has no client, so name the column of clients (--client NAME), or give a partition "
+            f"(--set 'data.partition={{kind=\"dirichlet\", K=20, alpha=0.5}}'); got {few(columns)}"
         )
     if partition is not None and (how.client or "client" in columns):
         raise ValueError(f"{owner} has clients, so partition must be left out")

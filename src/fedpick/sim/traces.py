@@ -89,6 +89,10 @@ def _present(file: Path, seconds: float, seed: int, K: int, changed: int) -> Num
     """Who is there, [rounds, K]."""
     if file.suffix in (".csv", ".tsv", ".npz", ".parquet", ".arrow"):
         columns = read_table(str(file)).columns
+        shapes = {np.shape(column) for column in columns.values()}
+        if "present" not in columns and (len(shapes) > 1 or len(next(iter(shapes))) != 1):
+            rule = "must hold present, [rounds, K], or a column of 0 and 1 for each client"
+            raise ValueError(f"TraceFile: {str(file)!r} {rule}, got {', '.join(columns)}")
         table = columns["present"] if "present" in columns else np.stack(list(columns.values()), axis=1)
         if not np.isin(table, (0, 1)).all():
             raise ValueError(f"TraceFile: {str(file)!r} must hold 0 and 1 alone, a row per round, got others")
