@@ -1,6 +1,7 @@
 """The map: features against numbers by hand, a fixed design, and cells that are played once."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -176,7 +177,6 @@ def test_the_command_lists_families_and_names_unknown_ones(tmp_path):
     assert "map: families must be among synthetic; " in wrong.output
 
 
-@pytest.mark.slow
 def test_strategies_that_are_alike_gain_nothing(monkeypatch):
     """With m = K / 2, d = 2m and d = 5m are both all clients."""
     source = Source("small", lambda K, rng: Quadratic(K, seed=int(rng.integers(99))), QuadraticModel(10.0), b=1)
@@ -185,6 +185,14 @@ def test_strategies_that_are_alike_gain_nothing(monkeypatch):
     for row in found["rows"]:
         assert row["gains"]["speed"][0] == row["gains"]["speed"][1]
         assert row["step"] == pytest.approx(0.05, rel=0.5)
+
+
+def test_the_page_is_written_from_the_published_map(tmp_path):
+    (tmp_path / "img").mkdir()
+    done = CliRunner().invoke(app, ["map", "-q", "--docs", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    published = Path(__file__).parents[2] / "docs" / "when-it-pays.md"
+    assert (tmp_path / "when-it-pays.md").read_text() == published.read_text()
 
 
 @pytest.mark.slow

@@ -41,8 +41,8 @@ def chem97(package):
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_missing_package_is_one_sentence_that_says_what_to_install(kind, tmp_path, monkeypatch):
-    made, module, name = SOURCES[kind]
-    installed = getattr(module, name)
+    made = SOURCES[kind]
+    installed = made.package
     with monkeypatch.context() as patch:
         patch.setattr(sys, "path", [str(tmp_path)])
         with pytest.raises(ModuleNotFoundError) as error:
@@ -53,8 +53,8 @@ def test_a_missing_package_is_one_sentence_that_says_what_to_install(kind, tmp_p
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_other_content_or_none_is_refused(kind, tmp_path, monkeypatch):
-    made, module, name = SOURCES[kind]
-    installed = getattr(module, name)
+    made = SOURCES[kind]
+    installed = made.package
     monkeypatch.syspath_prepend(tmp_path)
     install(tmp_path, installed, version="9.9")
     with pytest.raises(
@@ -221,7 +221,7 @@ def test_a_pickle_of_anything_else_is_refused():
 
 def test_names_in_files_tasks_and_pictures(chem97):
     assert config.structure({"kind": "nycflights", "most": 9}, Data, "data") == NYCFlights(most=9)
-    for kind, (made, _, _) in SOURCES.items():
+    for kind, made in SOURCES.items():
         assert isinstance(config.structure(TASKS[kind]["data"], Data, "data"), made)
     (experiment,) = make_experiments(
         "chem97", Choices(strategies=("rand",), m=1, settings=("data.least=5", "data.most=1"))

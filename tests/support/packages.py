@@ -6,26 +6,15 @@ import pickle
 
 import numpy as np
 
-from fedpick.sim import (
-    Chem97,
-    InstEval,
-    MovieLens,
-    NYCFlights,
-    Shakespeare,
-    Watch,
-    flights,
-    shakespeare,
-    surveys,
-    wearables,
-)
+from fedpick.sim import Chem97, InstEval, MovieLens, NYCFlights, Shakespeare, Watch
 
 SOURCES = {
-    "shakespeare": (Shakespeare, shakespeare, "TEXTS"),
-    "chem97": (Chem97, surveys, "CHEM97"),
-    "insteval": (InstEval, surveys, "INST_EVAL"),
-    "movielens": (MovieLens, surveys, "MOVIE_LENS"),
-    "nycflights": (NYCFlights, flights, "FLIGHTS"),
-    "watch": (Watch, wearables, "WATCH"),
+    "shakespeare": Shakespeare,
+    "chem97": Chem97,
+    "insteval": InstEval,
+    "movielens": MovieLens,
+    "nycflights": NYCFlights,
+    "watch": Watch,
 }
 INDEX = "pandas.core.indexes.base"
 
@@ -48,8 +37,8 @@ def installer(folder, monkeypatch):
     monkeypatch.syspath_prepend(folder)
 
     def make(kind, *contents):
-        _, module, name = SOURCES[kind]
-        monkeypatch.setattr(module, name, install(folder, getattr(module, name), *contents))
+        data = SOURCES[kind]
+        monkeypatch.setattr(data, "package", install(folder, data.package, *contents))
 
     return make
 
