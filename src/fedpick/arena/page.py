@@ -6,7 +6,19 @@ import numpy as np
 
 from fedpick.arena.ranks import agreement, rank
 from fedpick.arena.scores import Scores
-from fedpick.arena.tables import ENDS, RANKS, rank_table, ranking_sentence, speed_table
+from fedpick.arena.suite import STEPS
+from fedpick.arena.tables import (
+    ENDS,
+    RANKS,
+    ROBUSTNESS,
+    end_table,
+    family_table,
+    rank_table,
+    ranking_sentence,
+    robustness_table,
+    speed_table,
+    step_table,
+)
 from fedpick.compare import CURRENCIES
 from fedpick.report import Chart, dot, figure, heading, page, paragraph, part, table
 from fedpick.results import interval
@@ -32,6 +44,15 @@ def render_arena(scores: Mapping[str, Scores], about: str) -> str:
         ranking, agreed = rank(scores, currency), agreement(scores, currency)
         parts += [heading(f"By {currency}"), paragraph(ranking_sentence(ranking, *agreed), "soft")]
         parts.append(table("", RANKS, rank_table(ranking)))
+    sections = (
+        ("Where they end", "Parts of rand's last losses, and points of test accuracy.", ENDS, end_table),
+        ("By step size", "Times as fast as rand, in rounds.", STEPS, step_table),
+        ("Where clients come and go", "Times as fast as rand, in rounds.", ROBUSTNESS, robustness_table),
+    )
+    for title, text, columns, rows in sections:
+        parts += [heading(title), paragraph(text, "soft"), table("", ("strategy", *columns), rows(scores))]
+    parts += [heading("By family"), paragraph("Times as fast as rand, in rounds, over the step sizes.", "soft")]
+    parts.append(table("", ("family", *names), family_table(scores)))
     links = [f"problem-{place}" for place in range(len(scores))]
     parts += [heading("By problem"), paragraph("Times as fast as rand, in rounds; click a problem.", "soft")]
     parts.append(table("", ("problem", *names), speed_table(scores), links=links))

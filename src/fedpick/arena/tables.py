@@ -11,11 +11,13 @@ from fedpick.arena.scores import Scores
 from fedpick.arena.suite import FAMILIES, STEPS, family_of
 from fedpick.compare import CURRENCIES
 from fedpick.metrics import Numbers
+from fedpick.results import Interval
 
 STEADY = (sim.Always(), sim.Failures())
 UNSTEADY = {family.name for family in FAMILIES.values() if (family.availability, family.failures) != STEADY}
 PARTS = ("final", "worst", "spread")
 ENDS = ("last loss", "worst client's", "spread", "accuracy")
+ROBUSTNESS = ("all are there", "they come, go or fail")
 RANKS = ["strategy", "mean rank", "times as fast as rand [95 %]", "won", "lost"]
 
 
@@ -41,11 +43,16 @@ def rank_table(ranking: Ranking) -> list[list[str]]:
         ranking: The ranking.
     """
     return [
-        [name, f"{mean:.2f}", f"{gain.mean:.2f} [{gain.low:.2f}, {gain.high:.2f}]", str(won), str(lost)]
+        [name, f"{mean:.2f}", _with_interval(gain), str(won), str(lost)]
         for name, mean, gain, won, lost in zip(
             ranking.names, ranking.ranks, ranking.speed_ups, ranking.wins, ranking.losses, strict=True
         )
     ]
+
+
+def _with_interval(gain: Interval) -> str:
+    """The mean, and its interval where there is one: over a single problem there is none."""
+    return f"{gain.mean:.2f} [{gain.low:.2f}, {gain.high:.2f}]" if np.isfinite(gain.high) else f"{gain.mean:.2f}"
 
 
 def speed_table(scores: Mapping[str, Scores], currency: str = "rounds") -> list[list[str]]:
@@ -142,7 +149,7 @@ def markdown(scores: Mapping[str, Scores], about: str) -> str:
         markdown_table(["strategy", *STEPS], step_table(scores)),
         "## Where clients come and go",
         "Times as fast as rand, in rounds: on the problems on which all are there and none fails, and on the others.",
-        markdown_table(["strategy", "all are there", "they come, go or fail"], robustness_table(scores)),
+        markdown_table(["strategy", *ROBUSTNESS], robustness_table(scores)),
         "## By family",
         "Times as fast as rand, in rounds, over the step sizes.",
         markdown_table(["family", *names], family_table(scores)),
