@@ -323,6 +323,7 @@ def test_the_time_of_a_run_is_estimated_whatever_the_layers_are_given_as(model):
 
 
 OWN = '''
+from own_helper_for_test import help_out
 from fedpick import Rand, pytree, static
 @pytree
 class Mine(Rand):
@@ -343,13 +344,16 @@ for selector in (Mine(2), Rand(2)):
 def test_code_of_ones_own_that_was_edited_is_another_experiment(tmp_path):
     """As data files are: otherwise an edited strategy would get the results of the one before."""
     found = []
-    for text in ("as it was", "edited", "as it was"):
+    helper = "def help_out():\n    return {}\n"
+    for text, number in (("as it was", 1), ("edited", 1), ("as it was", 1), ("as it was", 2)):
         (tmp_path / "own_strategy_for_test.py").write_text(OWN.format(text))
+        (tmp_path / "own_helper_for_test.py").write_text(helper.format(number))
         done = subprocess.run(
             [sys.executable, "-B", "-c", NAMED, str(tmp_path)], capture_output=True, text=True, check=True
         )
         found.append(done.stdout.split())
-    (first, rand), (edited, same), (again, _) = found
-    assert first == again != edited
+    (first, rand), (edited, same), (again, _), (helped, _) = found
+    assert first == again
+    assert len({first, edited, helped}) == 3
     assert rand == same
     assert own_code({"model": "optax:sgd", "data": {"path": "a:b"}, "selector": "fedpick.selectors:Rand"}) == {}

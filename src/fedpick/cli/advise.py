@@ -147,8 +147,7 @@ def _show(advice: Any, features: Any) -> None:
                 "\nNothing is surely faster than rand, which is the cheapest. "
                 f"Best on average is {name}: {times}, {last}."
             )
-        if name != "rand":
-            typer.echo("It polls clients before they train: each poll sends the model once more.")
+        typer.echo("It polls clients before they train: each poll sends the model once more.")
     table = Table("strategy", "times as fast as rand [80 %]", "last loss over rand's [80 %]", box=None)
     for name, (speed, final) in advice.expected.items():
         table.add_row(name, *(f"{each.mean:.2f} [{each.low:.2f}, {each.high:.2f}]" for each in (speed, final)))
