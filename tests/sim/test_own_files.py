@@ -381,3 +381,15 @@ def test_two_arrays_of_one_name_are_refused(tmp_path):
         file.writestr("y.npy", file.read("client.npy"))
     with pytest.raises(ValueError, match=r"must hold one array of each name, got several of y$"):
         Arrays(str(tmp_path / "own.npz")).federation()
+
+
+def test_a_word_among_numbers_is_named(tmp_path, caplog):
+    """Its column is left out of the inputs, which nobody would notice otherwise."""
+    rows = [f"c{i % 3},{i},{'n/a?' if i == 4 else i},{i % 2}" for i in range(12)]
+    file = tmp_path / "cell.csv"
+    file.write_text("\n".join(["client,f1,f2,label", *rows]))
+    with caplog.at_level("INFO", logger="fedpick"):
+        Arrays(str(file)).federation()
+    assert "f2 is left out because of 'n/a?'" in caplog.text
+    with pytest.raises(ValueError, match=r"f2 must be numbers, got \['n/a\?'\]"):
+        Arrays(str(file), x=("f2",)).federation()

@@ -3,7 +3,7 @@
 import fnmatch
 import logging
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,6 +71,9 @@ def choose_columns(
     if not x and inputs != ("x",):
         left = [name for name in columns if name not in (*inputs, y, client)]
         told.append(f"x = {few(inputs)}" + (f" (without {few(left)})" if left else ""))
+        told += [
+            f"{name} is left out because of {_words(columns[name])[0]!r}" for name in left if _mixed(columns[name])
+        ]
     if told:
         LOG.info("%s: %s", owner.removeprefix("Arrays: "), "; ".join(sorted(told)))
     return Roles(inputs, y, client)
@@ -98,6 +101,28 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
     return numbers
 
 
+def _words(column: Numbers) -> list[Any]:
+    """The values of a column that are no numbers; empty ones are no words.
+
+    >>> _words(np.array(["1", "", "n/a?", "2.5"]))
+    ['n/a?']
+    """
+
+    def is_number(value: Any) -> bool:
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return str(value).strip() == ""
+        return True
+
+    return [value for value in column.ravel().tolist() if not is_number(value)]
+
+
+def _mixed(column: Numbers) -> bool:
+    """Whether a column of text has numbers, too, and so may have been meant as an input."""
+    return column.dtype.kind in "OUS" and 0 < len(_words(column)) < column.size
+
+
 def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: str) -> Numbers:
     """The inputs as one array: a column as it is, several side by side.
 
@@ -111,7 +136,7 @@ def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: st
     """
     for name in names:
         if columns[name].dtype.kind not in "iufb":
-            raise ValueError(f"{owner}: {name} must be numbers, got {columns[name].ravel()[:1].tolist()}")
+            raise ValueError(f"{owner}: {name} must be numbers, got {_words(columns[name])[:1]}")
     if len(names) == 1 and (names[0] in WHOLE or columns[names[0]].ndim > 1):
         return columns[names[0]]
     shapes = {name: columns[name].shape for name in names}
