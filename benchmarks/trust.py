@@ -1,6 +1,6 @@
 """Liars against strategies and defences: what they capture, and what the honest clients lose.
 
-    python benchmarks/trust.py [--strategies pow-d auto ...] [--draws 12] [--json FILE]
+    python benchmarks/trust.py [--strategies pow-d auto ...] [--draws 12] [--workers 8] [--json FILE]
     python benchmarks/trust.py --table FILE [FILE ...]
 
 Synthetic(1,1), K = 50, m = 5, d = 10; every run has a draw of the data of its own. A tenth of the clients lie, in
@@ -18,8 +18,10 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ from fedpick.sim.liars import Attack
 
 M, K, SHARE, FLIP, ROUNDS = 5, 50, 0.1, 3.0, 100
 WRAPPERS = {"cooldown", "explore", "rank-clip", "credits", "private", "mixture", "fedau"}
-STRATEGIES = [name for name in fedpick.STRATEGIES if name not in WRAPPERS]
+STRATEGIES = [name for name in fedpick.STRATEGIES if name not in WRAPPERS] + ["mixture(rand, pow-d)", "fedau(rand)"]
 EVERY, LAST = 4, 6  # one evaluation jumps from round to round: the last six, over 20 rounds, are averaged
 BOUND = RobustServer(norm_bound=1.0)
 TWICE = 2.0  # times the largest size that is surely honest, as by default
@@ -78,6 +80,12 @@ def measure(selector: Any, server: Server, liars: Liars, rounds: int, draws: ran
     }
 
 
+def play(name: str, defence: str, attack: str, rounds: int, draws: range) -> dict[str, Any]:
+    wrap, server, bound = DEFENCES[defence]
+    plain = registry.fitting_strategy(name, m=M, d=2 * M, rounds=rounds, classes=10)
+    return measure(wrap(plain), server, replace(ATTACKS[attack], bound=bound), rounds, draws)
+
+
 def times(row: dict[str, Any], usual: list[float]) -> tuple[float, float]:
     """A loss as a multiple of the usual one: the geometric mean over the draws, and its standard error."""
     ratio = np.log(row["loss"]) - np.log(usual)
@@ -87,24 +95,38 @@ def times(row: dict[str, Any], usual: list[float]) -> tuple[float, float]:
 
 def cell(row: dict[str, Any], usual: list[float]) -> str:
     mean, error = times(row, usual)
-    return f"{mean:.3g} ± {error:.1g}"
+    return f"{mean:.3g} ± {error:.1g}" if mean < 10 else f"{mean:.0f} ± {error:.0f}"
+
+
+def ordered(rows: dict[str, Any]) -> dict[str, Any]:
+    """The defences of which every attack was played, both in their order here."""
+    whole = [defence for defence in DEFENCES if rows.get(defence, {}).keys() == ATTACKS.keys()]
+    return {defence: {attack: rows[defence][attack] for attack in ATTACKS} for defence in whole}
+
+
+def worst(row: dict[str, Any], usual: list[float]) -> dict[str, Any]:
+    """Of the twelve attacks on a strategy with a defence, the one that harms most."""
+    return max((row[attack] for attack in row if attack != HONEST), key=lambda each: times(each, usual))
 
 
 def summary(found: dict[str, Any]) -> str:
-    """A line for each strategy and defence: without liars, the worst of the lies, and the worst of those that flip."""
+    """A line for each strategy and defence: without liars, the worst of the lies, the worst of those that flip, and
+    what liars cost where the defence is on.
+    """
     lines = [
-        "| strategy | defence | nobody lies | worst lie | worst with flipped updates | most capture |",
-        "|---|---|---|---|---|---|",
+        "| strategy | defence | nobody lies | worst lie | worst with flipped updates | liars cost | most capture |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, rows in found.items():
         usual = rows["none"][HONEST]["loss"]
         for defence, row in rows.items():
-            said = [row[attack] for attack in row if "flip" not in attack and attack != HONEST]
-            flipped = [row[attack] for attack in row if "flip" in attack]
-            worst = [max(group, key=lambda each: times(each, usual)) for group in (said, flipped)]
+            said = {attack: row[attack] for attack in row if "flip" not in attack}
+            flipped = {attack: row[attack] for attack in row if "flip" in attack}
+            defended = row[HONEST]["loss"]
+            cells = [cell(each, usual) for each in (row[HONEST], worst(said, usual), worst(flipped, usual))]
+            cells.append(cell(worst(row, defended), defended))
             capture = max(each["capture"] for attack, each in row.items() if attack != HONEST)
-            cells = " | ".join(cell(each, usual) for each in (row[HONEST], *worst))
-            lines.append(f"| {name} | {defence} | {cells} | {100 * capture:.0f} % |")
+            lines.append(f"| {name} | {defence} | {' | '.join(cells)} | {100 * capture:.0f} % |")
     return "\n".join(lines)
 
 
@@ -113,8 +135,8 @@ def table(found: dict[str, Any]) -> str:
     lines: list[str] = []
     for name, rows in found.items():
         usual = rows["none"][HONEST]["loss"]
-        lines += [f"\n## {name}\n", f"| | {' | '.join(rows)} |", "|---" * (len(rows) + 1) + "|"]
-        for attack in next(iter(rows.values())):
+        lines += [f"\n## {name} ({len(usual)} draws)\n", f"| | {' | '.join(rows)} |", "|---" * (len(rows) + 1) + "|"]
+        for attack in ATTACKS:
             cells = [
                 f"{times(row[attack], usual)[0]:.3g} ({100 * row[attack]['capture']:.0f} %)" for row in rows.values()
             ]
@@ -129,6 +151,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=100, help="the first draw")
     parser.add_argument("--defences", nargs="+", choices=list(DEFENCES), default=list(DEFENCES))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, help="what was found, which is not played again")
     parser.add_argument(
         "--table", nargs="+", type=Path, metavar="FILE", help="print what is in these, and play nothing"
@@ -138,31 +161,35 @@ def main() -> None:
         found = {
             name: rows for file in arguments.table for name, rows in json.loads(file.read_text())["strategies"].items()
         }
-        found = {name: found[name] for name in STRATEGIES if name in found}
+        found = {name: ordered(found[name]) for name in STRATEGIES if name in found}
         print(f"{summary(found)}\n{table(found)}")
         return
     kept = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
     found = kept.get("strategies", {})
     draws = range(arguments.first, arguments.first + arguments.draws)
-    print(f"{machine.versions()} on {machine.describe()}", flush=True)
-    for name in arguments.strategies:
-        plain = registry.fitting_strategy(name, m=M, d=2 * M, rounds=arguments.rounds, classes=10)
-        for defence, (wrap, server, bound) in DEFENCES.items():
-            if defence in found.get(name, {}) or defence not in arguments.defences:
+    wanted = [
+        (name, defence, attack)
+        for name in arguments.strategies
+        for defence in arguments.defences
+        for attack in ATTACKS
+        if attack not in found.get(name, {}).get(defence, {})
+    ]
+    print(f"{machine.versions()} on {machine.describe()}: {len(wanted)} to play", flush=True)
+    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn")) as pool:
+        playing = {pool.submit(play, *each, arguments.rounds, draws): each for each in wanted}
+        for count, done in enumerate(as_completed(playing), 1):
+            name, defence, attack = playing[done]
+            try:
+                row = done.result()
+            except ValueError as error:  # a wrapper that cannot hold this strategy
+                print(f"{name}, {defence}: {error}", file=sys.stderr)
                 continue
-            rows = {}
-            for attack, liars in ATTACKS.items():
-                try:
-                    lies = replace(liars, bound=bound)
-                    rows[attack] = measure(wrap(plain), server, lies, arguments.rounds, draws)
-                except ValueError as error:  # a wrapper that cannot hold this strategy
-                    print(f"{name}, {defence}: {error}", file=sys.stderr)
-                    break
-            else:
-                found.setdefault(name, {})[defence] = rows
-                usual = found[name]["none"][HONEST]["loss"]
-                cells = " ".join(f"{times(row, usual)[0]:.3g}/{100 * row['capture']:.0f}" for row in rows.values())
-                print(f"{time.strftime('%H:%M:%S')} {name}, {defence}: {cells}", flush=True)
+            found.setdefault(name, {}).setdefault(defence, {})[attack] = row
+            loss = np.exp(np.log(row["loss"]).mean())
+            print(
+                f"{time.strftime('%H:%M:%S')} {count} of {len(wanted)}: {name}, {defence}, {attack}: {loss:.3g}",
+                flush=True,
+            )
             if arguments.json:
                 machine.write_json(arguments.json, {"versions": machine.versions(), "strategies": found})
 

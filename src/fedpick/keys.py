@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from fedpick.validation import shown
+
 
 class RoundKeys(NamedTuple):
     """One random key for each thing that chance decides in a round."""
@@ -104,7 +106,7 @@ def _whole(name: str, value: Any, limit: int) -> Any:
     try:
         number = operator.index(value)
     except TypeError:
-        raise ValueError(f"round_keys: {name} must be a whole number, got {value!r}") from None
+        raise ValueError(f"round_keys: {name} must be a whole number, got {shown(value)}") from None
     if not 0 <= number < limit:
         raise ValueError(f"round_keys: {name} must be at least 0 and below {limit}, got {number}")
     return number

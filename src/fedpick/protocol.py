@@ -21,7 +21,7 @@ from fedpick.keys import init_key as init_key
 from fedpick.keys import round_keys as round_keys
 from fedpick.keys import seat_key as seat_key
 from fedpick.metrics import Payload
-from fedpick.validation import known, owner_name
+from fedpick.validation import known, owner_name, shown
 
 State = TypeVar("State")
 Poll = Literal["none", "full", "batch", "norm"]
@@ -202,7 +202,7 @@ def needs(selector: Selector[Any]) -> frozenset[str]:
     found = frozenset(getattr(selector, "needs", ()))
     for name in sorted(found - {*FACTS, *MEASURED}):
         words = ", ".join((*FACTS, *MEASURED))
-        raise ValueError(f"{owner_name(selector)}: needs must be among {words}, got {name!r}")
+        raise ValueError(f"{owner_name(selector)}: needs must be among {words}, got {shown(name)}")
     return found
 
 

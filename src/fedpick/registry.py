@@ -17,6 +17,7 @@ from fedpick.tables import ROLES as ROLES
 from fedpick.tables import STRATEGIES as STRATEGIES
 from fedpick.tables import Row as Row
 from fedpick.tables import Strategy as Strategy
+from fedpick.validation import shown
 
 
 def strategy(name: str, **parameters: Any) -> Any:
@@ -78,11 +79,11 @@ def _holds(name: str) -> tuple[str, str, list[str]]:
     outer, inner = parse_name(name)
     held = next((field for field in ("selector", "selectors") if field in parameters_of("Selector", outer)), "")
     if inner and not held:
-        raise ValueError(f"registry: {outer} must stand alone, as it holds no other strategy, got {name!r}")
+        raise ValueError(f"registry: {outer} must stand alone, as it holds no other strategy, got {shown(name)}")
     if held and (not all(inner) or len(inner) < 1 or (held == "selector" and len(inner) > 1)):
         example = f"{outer}(pow-d)" if held == "selector" else f"{outer}(rand, pow-d)"
-        number = "one strategy" if held == "selector" else "strategies"
-        raise ValueError(f"registry: {outer} must be given the {number} that it holds, as in {example}, got {name!r}")
+        rule = f"the {'one strategy' if held == 'selector' else 'strategies'} that it holds, as in {example}"
+        raise ValueError(f"registry: {outer} must be given {rule}, got {shown(name)}")
     return outer, held, inner
 
 
@@ -170,7 +171,7 @@ def find(role: str, name: Any) -> Row | Strategy:
     if isinstance(name, str) and (name in rows or is_address(name)):
         return rows[name] if name in rows else Row(name)
     choices = f"one of {', '.join(rows)}, or package.module:Class"
-    raise ValueError(f"{role.lower()} must be {choices}, got {name!r}{nearest(name, rows)}")
+    raise ValueError(f"{role.lower()} must be {choices}, got {shown(name)}{nearest(name, rows)}")
 
 
 def parameters_of(role: str, name: str) -> dict[str, inspect.Parameter]:
@@ -216,7 +217,7 @@ def address_of(kind: Any) -> str:
         if load(address) is kind:
             return address
     rule = "must be importable as package.module:Class to be stored"
-    raise ValueError(f"registry: {getattr(kind, '__qualname__', kind)} {rule}, got {kind!r}")
+    raise ValueError(f"registry: {getattr(kind, '__qualname__', kind)} {rule}, got {shown(kind)}")
 
 
 def load(address: str) -> Any:
@@ -265,7 +266,7 @@ def parse_name(name: str) -> tuple[str, list[str]]:
     if not opened:
         return name.strip(), []
     if not inner.rstrip().endswith(")") or inner.count("(") + 1 != inner.count(")"):
-        raise ValueError(f"registry: a name must close its parentheses, as in cooldown(pow-d), got {name!r}")
+        raise ValueError(f"registry: a name must close its parentheses, as in cooldown(pow-d), got {shown(name)}")
     return outer.strip(), split_names(inner.rstrip()[:-1])
 
 

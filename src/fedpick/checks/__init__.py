@@ -19,7 +19,7 @@ from fedpick.checks.laws import (
     check_traceable,
 )
 from fedpick.protocol import Poll, Selector, least_clients
-from fedpick.validation import natural, require
+from fedpick.validation import natural, require, shown
 
 
 def check_selector(
@@ -89,7 +89,7 @@ def _check_form(selector: Any) -> None:
             raise LawBrokenError(f"{kind} must have {part}, as fedpick.Selector says")
     if selector.poll not in get_args(Poll):
         choices = ", ".join(map(repr, get_args(Poll)))
-        raise LawBrokenError(f"{kind}: poll must be one of {choices}, got {selector.poll!r}")
+        raise LawBrokenError(f"{kind}: poll must be one of {choices}, got {shown(selector.poll)}")
 
 
 __all__ = ["CLAIMS", "LAWS", "LawBrokenError", "check_selector"]

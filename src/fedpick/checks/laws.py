@@ -14,6 +14,7 @@ import numpy as np
 from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, seats_report, stack
 from fedpick.protocol import Selector, polled, round_keys, select_key
 from fedpick.updates import lengths
+from fedpick.validation import shown
 
 LAWS = {
     1: "only observe makes state; propose and select can be called again and say the same",
@@ -193,7 +194,7 @@ def check_linear(selector: Selector[Any]) -> None:
     work, wide = getattr(selector, "work", "K"), max([getattr(selector, "dimension", 1), *lengths(selector).values()])
     limits = {"K": 1, "K s": wide, "K^2": 1024}
     if work not in limits:
-        raise LawBrokenError(f"{type(selector).__name__}: work must be one of {', '.join(limits)}, got {work!r}")
+        raise LawBrokenError(f"{type(selector).__name__}: work must be one of {', '.join(limits)}, got {shown(work)}")
     K = 1024 if work == "K^2" else max(2**20, 4096 * (selector.m or 1))
     trial = jax.eval_shape(lambda: Trial(selector, K, 0).scenario())
 

@@ -8,6 +8,7 @@ import typer
 
 from fedpick.cli._common import open_store
 from fedpick.cli._progress import ProgressBar
+from fedpick.validation import shown
 
 STRATEGIES = ("rand", "pow-d", "auto")  # where none are named
 SEEDS = 3
@@ -28,7 +29,7 @@ def check_app(app: Path | None, foreign: Mapping[str, Any]) -> Path:
             rule = (
                 f"must not be given with --app, which has its own; {'leave it out' if name == 'task' else 'see --set'}"
             )
-            raise ValueError(f"compare: {what} {rule}, got {value!r}")
+            raise ValueError(f"compare: {what} {rule}, got {shown(value)}")
     return app
 
 

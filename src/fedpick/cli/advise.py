@@ -20,6 +20,7 @@ from fedpick.cli._common import (
     console,
 )
 from fedpick.registry import ROLES
+from fedpick.validation import shown
 
 PANEL = "By numbers, without data"
 
@@ -90,7 +91,7 @@ def advise(
         given = [name for name, value in numbers.items() if value is not None]
         if task is not None:
             if given:
-                raise ValueError(f"advise: {given[0]} must not be given with data, which have it, got {task!r}")
+                raise ValueError(f"advise: {given[0]} must not be given with data, which have it, got {shown(task)}")
             chosen = _experiment(
                 task,
                 {"m": m, "model": model, "eta": eta, "rounds": rounds, **columns(x, y, client, standardize)},

@@ -11,6 +11,7 @@ import typer
 
 from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors, console, open_store
 from fedpick.cli._progress import ProgressBar
+from fedpick.validation import shown
 
 SMALL_SEEDS, FULL_SEEDS = 3, 10
 SMALL = "rand,pow-d,rpow-d,auto,afl,clustered-size"
@@ -130,7 +131,7 @@ def _chosen(families: str | None, known: Any, full: bool) -> tuple[list[Any], st
     names = [name.strip() for name in families.split(";")] if families else []
     for name in names:
         if name not in known:
-            raise ValueError(f"arena: families must be among {'; '.join(known)}, got {name!r}")
+            raise ValueError(f"arena: families must be among {'; '.join(known)}, got {shown(name)}")
         if known[name].cure:
             raise ModuleNotFoundError(f"arena: the data of {name!r} are not installed; {known[name].cure}")
     wanted = [known[name] for name in names] or [family for family in known.values() if full or family.small]

@@ -30,6 +30,7 @@ from fedpick.cli._common import (
 )
 from fedpick.cli._comparison import finish
 from fedpick.registry import ROLES, split_names
+from fedpick.validation import shown
 
 EXAMPLES = """
 Examples:
@@ -220,7 +221,7 @@ def number(text: str | None) -> float | None:
     try:
         return float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)
     except ValueError:
-        raise ValueError(f"compare: target must be a number such as 0.5 or 80%, got {text!r}") from None
+        raise ValueError(f"compare: target must be a number such as 0.5 or 80%, got {shown(text)}") from None
 
 
 def metrics_asked(metrics: str | None, target: str | None) -> tuple[tuple[str, ...], str | None]:

@@ -7,6 +7,7 @@ import typer
 
 from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors
 from fedpick.cli._progress import ProgressBar
+from fedpick.validation import shown
 
 
 def map_(
@@ -52,7 +53,7 @@ def map_(
         names = [name.strip() for name in families.split(";")] if families else list(SOURCES)
         for name in names:
             if name not in SOURCES:
-                raise ValueError(f"map: families must be among {'; '.join(SOURCES)}, got {name!r}")
+                raise ValueError(f"map: families must be among {'; '.join(SOURCES)}, got {shown(name)}")
         chosen = [
             cell for cell in make_cells([SOURCES[name] for name in names]) if cells is None or cell.number < cells
         ]

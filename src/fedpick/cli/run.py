@@ -10,6 +10,7 @@ import typer
 
 from fedpick.cli._common import Data, Debug, Output, Quiet, Settings, announced, cli_errors, console, open_store
 from fedpick.cli._progress import ProgressBar, estimate
+from fedpick.validation import shown
 
 # Parameters of any cluster; the others get SLURM's prefix.
 SHARED = ("name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node")
@@ -108,7 +109,7 @@ def _submit(experiments: Any, output: Path, workers: int, parameters: str) -> No
     for setting in parameters.split(","):
         name, equals, value = setting.partition("=")
         if not name or not equals:
-            raise ValueError(f"run: slurm must be settings such as partition=gpu,timeout_min=60, got {setting!r}")
+            raise ValueError(f"run: slurm must be settings such as partition=gpu,timeout_min=60, got {shown(setting)}")
         chosen[name] = int(value) if value.isdigit() else value
     try:
         submitit = importlib.import_module("submitit")

@@ -20,6 +20,7 @@ from fedpick.protocol import Selector
 from fedpick.registry import STRATEGIES, nearest
 from fedpick.results import Result, concatenate
 from fedpick.storage import RunStore, StoredRun, write_atomic
+from fedpick.validation import shown
 
 PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
 METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, unless one is named
@@ -151,7 +152,7 @@ def _bring_back(folder: Path, name: str) -> None:
     if name not in known:
         known += [str(current["name"])] if current is not None and current.get("name") else []
         rule = f"must be one of the comparisons in {folder} ({', '.join(known) or 'none'})"
-        raise ValueError(f"report: name {rule}, got {name!r}{nearest(name, known)}")
+        raise ValueError(f"report: name {rule}, got {shown(name)}{nearest(name, known)}")
     path = folder / EARLIER / f"{name}.json"
     kept = path.read_text()
     path.unlink()

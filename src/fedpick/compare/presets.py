@@ -14,6 +14,7 @@ from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain
 from fedpick.registry import nearest
 from fedpick.sim import is_table
+from fedpick.validation import shown
 
 DEFAULT_STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl", "auto")
 SEEDS = 10
@@ -217,7 +218,7 @@ def _task(task: str) -> Plain:
     if task in registry.ROLES["Data"] or registry.is_address(task):
         return {**copy.deepcopy(OWN), "data": {"kind": task}}
     rule = f"one of {', '.join(TASKS)}, a .toml file, or data of yours (.npz, .csv, .parquet, a folder)"
-    raise ValueError(f"compare: the task must be {rule}, got {task!r}{nearest(task, TASKS)}")
+    raise ValueError(f"compare: the task must be {rule}, got {shown(task)}{nearest(task, TASKS)}")
 
 
 def default_metric(experiment: Experiment, target: str | None, test: bool) -> str:

@@ -7,7 +7,7 @@ from fedpick import config, registry
 from fedpick.config import Plain
 from fedpick.experiment import Experiment
 from fedpick.protocol import Selector
-from fedpick.validation import require
+from fedpick.validation import require, shown
 
 HOLDS = ("selector", "selectors")  # fields of a wrapper
 
@@ -84,7 +84,7 @@ def _check_taken(given: Plain, known: set[str]) -> None:
     for name, value in given.items():
         if name not in known:
             rule = "must be a parameter of one of the strategies"
-            raise ValueError(f"compare: selector.{name} {rule}, got {value!r}{registry.nearest(name, known)}")
+            raise ValueError(f"compare: selector.{name} {rule}, got {shown(value)}{registry.nearest(name, known)}")
 
 
 def _with(selector: Selector[Any], given: Plain) -> Iterator[Selector[Any]]:

@@ -81,12 +81,14 @@ def override(plain: Plain, setting: str, owner: str = "experiment") -> None:
     name, equals, value = setting.partition("=")
     *parents, last = name.strip().split(".")
     if not equals or not last or not all(parents):
-        raise ValueError(f"{owner}: a setting must look like selector.d=12, got {setting!r}")
+        raise ValueError(f"{owner}: a setting must look like selector.d=12, got {shown(setting)}")
     for parent in parents:
         inner = plain.setdefault(parent, {})
         if not isinstance(inner, dict):
             found = f"a list of {len(inner)}" if isinstance(inner, list) else repr(inner)
-            raise ValueError(f"{owner}: {name.strip()} must lie in a table, and {parent} is {found}, got {setting!r}")
+            raise ValueError(
+                f"{owner}: {name.strip()} must lie in a table, and {parent} is {found}, got {shown(setting)}"
+            )
         plain = inner
     try:
         plain[last] = tomllib.loads(f"value = {value}")["value"]

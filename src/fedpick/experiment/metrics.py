@@ -41,7 +41,9 @@ class Metrics:
         if self.target is not None:
             one_of("metrics", "target", self.target, self.names)
         if (self.target is None) != (self.value is None):
-            raise ValueError(f"metrics: target and value must be given together, got {self.target!r}, {self.value!r}")
+            raise ValueError(
+                f"metrics: target and value must be given together, got {shown(self.target)}, {shown(self.value)}"
+            )
         if self.value is not None:
             require("metrics", "value", self.value, "finite", np.isfinite, one=True)
         for name in ("clients", "model"):

@@ -26,6 +26,7 @@ from fedpick.registry import nearest
 from fedpick.results import Result
 from fedpick.sim import find_fashion_mnist
 from fedpick.storage import RunStore
+from fedpick.validation import shown
 
 LATER = (  # claims of the papers of other strategies
     *(CLUSTERED_SIZE, CLUSTERED_SIMILARITY, OCS, K_VIB),
@@ -71,7 +72,9 @@ def get_items(names: Iterable[str]) -> list[Item]:
     wanted = set(names)
     for name in wanted:
         if name not in ITEMS:
-            raise ValueError(f"paper: an item must be one of {', '.join(ITEMS)}, got {name!r}{nearest(name, ITEMS)}")
+            raise ValueError(
+                f"paper: an item must be one of {', '.join(ITEMS)}, got {shown(name)}{nearest(name, ITEMS)}"
+            )
     return [item for name, item in ITEMS.items() if name in wanted]
 
 

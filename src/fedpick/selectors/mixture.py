@@ -14,7 +14,7 @@ from fedpick import sampling
 from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection, Selector, needs, polled
 from fedpick.pytrees import pytree
 from fedpick.selectors.wrappers import check_held, inner_keys, seated_mask
-from fedpick.validation import known, require
+from fedpick.validation import known, require, shown
 
 _COSTS = ("K", "K s", "K^2")
 Probability = float | Float[Array, ""]
@@ -45,7 +45,7 @@ class Mixture:
 
     def __post_init__(self) -> None:
         if not isinstance(self.selectors, Sequence) or len(self.selectors) < 2:
-            raise ValueError(f"Mixture: selectors must be two or more strategies, got {self.selectors!r}")
+            raise ValueError(f"Mixture: selectors must be two or more strategies, got {shown(self.selectors)}")
         object.__setattr__(self, "selectors", tuple(self.selectors))
         for selector in self.selectors:
             check_held(self, "selectors", selector)
@@ -58,12 +58,14 @@ class Mixture:
         probabilities = tuple(float(p) if np.ndim(p) == 0 and known(p) is not None else p for p in given)
         object.__setattr__(self, "probabilities", probabilities)
         if len(probabilities) != n:
-            raise ValueError(f"Mixture: probabilities must be {n} numbers, one per strategy, got {probabilities!r}")
+            raise ValueError(
+                f"Mixture: probabilities must be {n} numbers, one per strategy, got {shown(probabilities)}"
+            )
         for p in probabilities:
             require(self, "probabilities", p, "at least 0", lambda x: x >= 0)
         numbers = [known(p) for p in probabilities]
         if all(p is not None for p in numbers) and not np.allclose(sum(numbers), 1, atol=1e-5):  # type: ignore[arg-type]
-            raise ValueError(f"Mixture: probabilities must have the sum 1, got {probabilities!r}")
+            raise ValueError(f"Mixture: probabilities must have the sum 1, got {shown(probabilities)}")
 
     @property
     def m(self) -> int | None:

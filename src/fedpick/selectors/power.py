@@ -13,7 +13,7 @@ from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection
 from fedpick.pytrees import pytree, static
 from fedpick.selectors.schedule import Schedule
 from fedpick.selectors.score import LocalLoss, OwnScore, Score
-from fedpick.validation import at_most_clients, natural, one_of, require
+from fedpick.validation import at_most_clients, natural, one_of, require, shown
 
 _POLL: dict[str, Poll] = {"full": "full", "batch": "batch", "stale": "none"}
 
@@ -55,7 +55,7 @@ class PowerOfChoice:
         if not _is_pytree_function(self.d):
             require(self, "d", self.d, f"at least m={self.m}", lambda d: d >= self.m, whole=True)
         if not callable(self.score) or isinstance(self.score, type):
-            raise ValueError(f"PowerOfChoice: score must be a function of (loss, size), got {self.score!r}")
+            raise ValueError(f"PowerOfChoice: score must be a function of (loss, size), got {shown(self.score)}")
         if not _is_pytree_function(self.score):
             object.__setattr__(self, "score", OwnScore(self.score))
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from fedpick import sampling
 from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection, Selector, needs, polled
 from fedpick.pytrees import pytree
-from fedpick.validation import owner_name, require
+from fedpick.validation import owner_name, require, shown
 
 
 class Around:
@@ -187,11 +187,11 @@ def check_held(owner: object, name: str, selector: Any, seats: bool = False) -> 
     """Raise unless it is a strategy and, where ``seats`` is set, has a fixed number of seats."""
     if isinstance(selector, type) or not hasattr(selector, "propose"):
         example = "a strategy, such as PowerOfChoice(m=3, d=6)"
-        raise ValueError(f"{owner_name(owner)}: {name} must be {example}, got {selector!r}")
+        raise ValueError(f"{owner_name(owner)}: {name} must be {example}, got {shown(selector)}")
     if hasattr(selector, "disguise"):
         raise ValueError(f"{owner_name(owner)}: {name} must not be private, because Private goes around all others")
     if seats and selector.m is None:
-        raise ValueError(f"{owner_name(owner)}: {name} must have a number of seats m, got {selector!r}")
+        raise ValueError(f"{owner_name(owner)}: {name} must have a number of seats m, got {shown(selector)}")
 
 
 def inner_keys(

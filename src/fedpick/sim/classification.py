@@ -148,7 +148,7 @@ def _resolved(owner: str, metric: Any) -> NamedMetric:
         rows = registry.ROLES["Metric"]
         if metric not in rows and not registry.is_address(metric):
             rule = f"metrics must be among {', '.join(rows)}, or my.module:metric"
-            raise ValueError(f"{owner}: {rule}, got {metric!r}{registry.nearest(metric, rows)}")
+            raise ValueError(f"{owner}: {rule}, got {shown(metric)}{registry.nearest(metric, rows)}")
         function, name = registry.load(registry.find("Metric", metric).address), name_on_test_set(metric)
     else:
         function, name = metric, f"test_{getattr(metric, '__name__', type(metric).__name__)}"

@@ -28,7 +28,7 @@ from fedpick.sim.rows import (
     samples,
 )
 from fedpick.sim.summary import Summary
-from fedpick.validation import check_kind, natural, require
+from fedpick.validation import check_kind, natural, require, shown
 
 MOST_CLASSES = 1_000_000
 OWN = ("order", "start", "count", "size", "test_order")  # what a federation for each run has for each
@@ -221,7 +221,7 @@ class Federation:
             raise ValueError(f"Federation: every client must hold at least 1 sample, got none for clients {empty}")
         size = count.reshape(*client.shape[:-1], K) if size is None else np.asarray(size)
         if size.shape[-1:] != (K,) or size.dtype.kind not in "iuf" or not ((size >= 1e-30) & (size <= 1e30)).all():
-            raise ValueError(f"Federation: size must be K={K} numbers between 1e-30 and 1e30, got {size!r}")
+            raise ValueError(f"Federation: size must be K={K} numbers between 1e-30 and 1e30, got {shown(size)}")
         count, order = count.reshape(*client.shape[:-1], K), None
         on_host = not has_room(x) if on_host is None else on_host
         if client.ndim == 2:

@@ -15,7 +15,7 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.minibatches import Batches, draw_batches
 from fedpick.sim.models import Model, Params
 from fedpick.sim.optimizers import Number, Optimizer, OwnSchedule, RateSchedule, StepDecay, optimizer
-from fedpick.validation import natural, one_of, require
+from fedpick.validation import natural, one_of, require, shown
 
 SIDE_BY_SIDE = 8  # clients whose steps are operations of one loop; more take long to compile
 
@@ -56,7 +56,7 @@ class Local:
         optimizer(self, self.optimizer)
         if not callable(self.schedule) or isinstance(self.schedule, type):
             raise ValueError(
-                f"Local: schedule must be a function of the round t, such as StepDecay, got {self.schedule!r}"
+                f"Local: schedule must be a function of the round t, such as StepDecay, got {shown(self.schedule)}"
             )
         if jax.tree_util.all_leaves([self.schedule]):
             object.__setattr__(self, "schedule", OwnSchedule(self.schedule))

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedpick import registry
 from fedpick.pytrees import pytree, static
 from fedpick.sim.models import Params
-from fedpick.validation import one_of, owner_name, require
+from fedpick.validation import one_of, owner_name, require, shown
 
 Optimizer = Callable[[Any], optax.GradientTransformation]
 Number = float | Float[Array, ""]
@@ -156,7 +156,7 @@ class StepDecay:
 
     def __post_init__(self) -> None:
         if not isinstance(self.at, tuple):
-            raise ValueError(f"StepDecay: at must be a tuple of rounds, got {self.at!r}")
+            raise ValueError(f"StepDecay: at must be a tuple of rounds, got {shown(self.at)}")
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
         passed = sum((t >= at).astype(jnp.float32) for at in self.at) if self.at else jnp.float32(0)

@@ -42,10 +42,12 @@ def check_options(
     names = (*METRICS, *(metric.name for metric in own))
     if until is not None:
         if not (isinstance(until, tuple) and len(until) == 2 and until[0] in names and is_number(until[1])):
-            raise ValueError(f"simulate: until must be a pair of one of {', '.join(names)} and a number, got {until!r}")
+            raise ValueError(
+                f"simulate: until must be a pair of one of {', '.join(names)} and a number, got {shown(until)}"
+            )
         check_direction("simulate", until[0], own)
     if watch is not None and not callable(watch):
-        raise ValueError(f"simulate: watch must be something to call with a Result, got {watch!r}")
+        raise ValueError(f"simulate: watch must be something to call with a Result, got {shown(watch)}")
     return int(every)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.sim.federation import Federation
 from fedpick.sim.rows import Names
+from fedpick.validation import shown
 
 
 def federations_of(data: Sequence[Any]) -> Federation:
@@ -49,7 +50,7 @@ def stack(federations: Sequence[Federation]) -> Federation:
     """
     for one in federations:
         if not isinstance(one, Federation):
-            raise ValueError(f"simulate: federation must be a Federation for each seed, got {one!r}")
+            raise ValueError(f"simulate: federation must be a Federation for each seed, got {shown(one)}")
         if one.num_runs is not None:
             raise ValueError(f"simulate: federation must be a list of single ones, got one of {one.num_runs} runs")
         if one.host is not None or one.order is not None:

@@ -13,7 +13,7 @@ from fedpick.protocol import Clients, Report, Selector, pick, round_keys, seat_k
 from fedpick.theory.problem import Problem
 from fedpick.theory.selection_probability import exact_law
 from fedpick.theory.skew import Skews, mean_weights
-from fedpick.validation import natural, require
+from fedpick.validation import natural, require, shown
 
 
 class Trajectory(NamedTuple):
@@ -67,7 +67,7 @@ def fedavg_trajectory(
     natural("fedavg_trajectory", "runs", runs)
     require("fedavg_trajectory", "sigma", sigma, "finite and at least 0", lambda x: (x >= 0) & (x < np.inf))
     if not callable(step):
-        raise ValueError(f"fedavg_trajectory: step must be a function of the iterations t, got {step!r}")
+        raise ValueError(f"fedavg_trajectory: step must be a function of the iterations t, got {shown(step)}")
     t = np.arange(tau * rounds, dtype=float)
     sizes = np.broadcast_to(np.asarray(step(t), float), t.shape).reshape(rounds, tau)
     if np.shape(start) != problem.optimum.shape:
@@ -102,7 +102,7 @@ def skews_along(selector: Selector[Any], problem: Problem, trajectory: Trajector
     """
     if exact_law(selector, problem.share, "best") is None:
         rule = "a strategy without memory whose law is known, such as rand and pow-d"
-        raise ValueError(f"skews_along: selector must be {rule}, got {selector!r}")
+        raise ValueError(f"skews_along: selector must be {rule}, got {shown(selector)}")
     runs, rounds, tau, v = trajectory.between.shape
     weight, _, how = mean_weights(selector, problem, trajectory.w[:, :-1].reshape(-1, v))
     gap = problem.values(trajectory.between.reshape(-1, v)).reshape(runs * rounds, tau, -1) - problem.lowest

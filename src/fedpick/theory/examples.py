@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from fedpick.theory.problem import Problem, logistic_problem, quadratic_problem
 from fedpick.theory.selection_probability import check_share
-from fedpick.validation import require
+from fedpick.validation import require, shown
 
 
 def two_clients(a: float, b: float, share: ArrayLike = (0.5, 0.5)) -> Problem:
@@ -97,7 +97,7 @@ def random_logistic(K: int, *, seed: int = 0) -> Problem:
 def _check_pair(name: str, values: ArrayLike) -> Any:
     pair = np.asarray(values, float)
     if pair.shape != (2,):
-        raise ValueError(f"two_clients: {name} must be two numbers, got {values!r}")
+        raise ValueError(f"two_clients: {name} must be two numbers, got {shown(values)}")
     if name == "share":
         return check_share("two_clients", pair)
     require("two_clients", name, pair, "at least 0", lambda x: x >= 0)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedpick.protocol import Clients, Selector, pick, round_keys
 from fedpick.theory.order_statistics import enumerated_weights, exact_weights
-from fedpick.validation import known, natural, one_of, require
+from fedpick.validation import known, natural, one_of, require, shown
 
 Method = Literal["best", "exact", "enumeration", "monte-carlo"]
 SMALLEST = 1e-8  # share for which the integral is known to be right
@@ -68,14 +68,14 @@ def expected_seats(
     F = np.asarray(losses, float)
     if F.ndim not in (1, 2) or F.shape[-1] != len(p) or np.isnan(F).any():
         rule = f"must be {len(p)} numbers, one for each client, and not NaN"
-        raise ValueError(f"expected_seats: losses {rule}, got {losses!r}")
+        raise ValueError(f"expected_seats: losses {rule}, got {shown(losses)}")
     law = exact_law(selector, p, method) if state is None else None
     points = np.atleast_2d(F)
     if method == "monte-carlo" or (method == "best" and law is None):
         weight, error = monte_carlo_weights(selector, p, points, draws=draws, seed=seed, state=state)
         name = f"Monte-Carlo, {draws} draws"
     elif law is None:
-        raise ValueError(f"expected_seats: selector must have a known law for method {method!r}, got {selector!r}")
+        raise ValueError(f"expected_seats: selector must have a known law for method {method!r}, got {shown(selector)}")
     elif law.d is None:
         weight, error, name = np.broadcast_to(p, points.shape), np.zeros(points.shape), "by share"
     elif method == "enumeration":
@@ -100,7 +100,7 @@ def exact_law(selector: Selector[Any], share: NDArray[Any], method: str) -> Law 
     """The law of a strategy where it is known exactly, or None."""
     if isinstance(selector, type) or not hasattr(selector, "propose"):
         raise ValueError(
-            f"expected_seats: selector must be a strategy, such as PowerOfChoice(m=3, d=6), got {selector!r}"
+            f"expected_seats: selector must be a strategy, such as PowerOfChoice(m=3, d=6), got {shown(selector)}"
         )
     K = len(share)
     m = K if selector.m is None else selector.m

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedpick import config
 from fedpick.registry import nearest
+from fedpick.validation import shown
 
 SOURCES = (".py", ".toml", ".json", ".yaml", ".yml")  # what an app is made of
 CLIENTS = 10  # where nothing says how many
@@ -55,7 +56,7 @@ class App:
                     value = float(value)
                 if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(known, bool):
                     rule = f"must be of the type of the app's own, {known!r}"
-                    raise ValueError(f"compare: --set {path} {rule}, got {value!r}")
+                    raise ValueError(f"compare: --set {path} {rule}, got {shown(value)}")
                 found[path] = value
         return found
 

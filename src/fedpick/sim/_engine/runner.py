@@ -13,6 +13,7 @@ from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.preflight import is_number
 from fedpick.sim.records import Record
 from fedpick.sim.round import RunState, Setup
+from fedpick.validation import shown
 
 Tree = TypeVar("Tree")
 Chunk = tuple[Record, Evaluation]  # records [R, blocks, every, ...] and evaluations [R, blocks, ...]
@@ -42,9 +43,9 @@ def sweep(setup: Setup, seeds: int | Iterable[int]) -> tuple[Runs, list[dict[str
         chosen: Any = range(operator.index(seeds)) if is_number(seeds) else seeds  # type: ignore[arg-type]
         numbers = [operator.index(seed) for seed in chosen]
     except TypeError:
-        raise ValueError(f"simulate: seeds must be a whole number or whole numbers, got {seeds!r}") from None
+        raise ValueError(f"simulate: seeds must be a whole number or whole numbers, got {shown(seeds)}") from None
     if not numbers or min(numbers) < 0 or max(numbers) >= 2**31:
-        raise ValueError(f"simulate: seeds must be one or more numbers, at least 0 and below 2**31, got {seeds!r}")
+        raise ValueError(f"simulate: seeds must be one or more numbers, at least 0 and below 2**31, got {shown(seeds)}")
     # Both a client and a server have an eta.
     parts = (("", setup.selector), ("", setup.local), ("server.", setup.server))
     named = [
