@@ -108,6 +108,8 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: Federation.from_arrays(X, Y, [0.0, 0.0, 1.5, 1.0]), "client must be whole numbers or words, got 1.5 in row 2"),
         (lambda: Federation.from_arrays(X, Y, [0.0, np.nan, 1.0, 1.0]), "client must be known for every sample, got none in row 1"),
         (lambda: Federation.from_arrays(X, Y, ["a", "b", "", "a"]), "client must be known for every sample, got none in row 2"),
+        (lambda: Federation.from_arrays(X, Y, ["a", "b", "a", np.nan]), "client must be known for every sample, got none in row 3"),
+        (lambda: Federation.from_arrays(X, ["a", np.nan, "b", "a"], C), "y must be known for every sample, got none in row 1"),
         (lambda: Federation.from_arrays(X * np.nan, Y, C), "x must be finite in float32, got NaN or infinity in row 0"),
         (lambda: Federation.from_arrays(np.array([["a", "b"]] * 4), Y, C), "x must be numbers, a row per sample, got dtype <U1"),
         (lambda: Federation.from_arrays(X, Y, C, classes=1), "y must be at least 0 and below classes=1, got 1 in row 1"),

@@ -142,6 +142,17 @@ def test_rows_of_errors_are_those_of_the_file(csv, tmp_path):
         Arrays(str(tmp_path / "nan.npz")).federation()
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("missing", [None, float("nan")])
+@pytest.mark.parametrize("column", ["label", "site"])
+def test_a_missing_word_of_a_frame_is_no_label_and_no_client(library, missing, column):
+    columns = {"rain": [0.1, 0.2, 0.3], "label": ["dry", "wet", "wet"], "site": ["a", "a", "b"]}
+    columns[column][1] = None if library == "polars" else missing
+    frame = pytest.importorskip(library).DataFrame(columns)
+    with pytest.raises(ValueError, match=f"{column} must be known for every sample, got none in row 1"):
+        from_frame(frame)
+
+
 def test_a_csv_that_is_no_table_is_told(tmp_path, monkeypatch):
     path = tmp_path / "bad.csv"
     path.write_text("a,b,label\n1,2,3\n1,2\n1,2,3,4\n")

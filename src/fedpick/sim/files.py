@@ -11,7 +11,7 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.sim.archives import read_archive
-from fedpick.sim.rows import plain
+from fedpick.sim.rows import as_array, plain
 
 KINDS = (".npz", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".json")
 
@@ -98,7 +98,7 @@ def _values(series: Any) -> Any:
 
 def _column(values: Any) -> Numbers:
     """A column as an array: vectors and images have more axes."""
-    array = np.asarray(values, dtype=object) if isinstance(values, list) and _ragged(values) else np.asarray(values)
+    array = np.asarray(values, dtype=object) if isinstance(values, list) and _ragged(values) else as_array(values)
     if array.dtype == object and array.ndim == 1 and len(array) and isinstance(array[0], np.ndarray | list):
         shapes = {np.shape(row) for row in array}
         return np.stack([np.asarray(row) for row in array]) if len(shapes) == 1 else array

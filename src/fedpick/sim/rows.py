@@ -31,13 +31,23 @@ class Names:
         return hash((len(self.clients), self.clients[:3], len(self.labels)))
 
 
+def as_array(values: Any) -> Numbers:
+    """An array; a list with texts is one of objects, as NumPy would make the word "nan" of a missing one.
+
+    >>> as_array(["a", float("nan")]).tolist()
+    ['a', nan]
+    """
+    texts = isinstance(values, list | tuple) and any(isinstance(value, str) for value in values)
+    return np.asarray(values, dtype=object) if texts else np.asarray(values)
+
+
 def plain(values: Any) -> Numbers:
     """An array of numbers or texts; objects, as columns of text in pandas are, become texts.
 
     >>> plain(np.array(["a", "b"], object)).dtype.kind
     'U'
     """
-    array = np.asarray(values)
+    array = as_array(values)
     if array.dtype.kind not in "OT":
         return array
     missing = np.array([value is None or value != value for value in array.ravel()]).reshape(array.shape)
