@@ -6,7 +6,7 @@ number never becomes a wrong pick.
 
 import operator
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -25,6 +25,7 @@ def known(value: Any) -> Numbers | None:
 
 
 LONGEST = 200  # characters of a value that an error shows
+MOST = 12  # sentences in one error
 
 
 def shown(value: Any) -> str:
@@ -38,6 +39,17 @@ def shown(value: Any) -> str:
     except RecursionError:  # lists in lists in lists
         return f"a {type(value).__name__} that is nested too deeply"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def few_lines(sentences: Iterable[str]) -> str:
+    """Sentences on lines of their own, and how many more there are where they are many.
+
+    >>> few_lines(["a", "b"])
+    'a\\nb'
+    """
+    lines = list(sentences)
+    more = len(lines) - MOST
+    return "\n".join([*lines[:MOST], f"and so on: {more} more"] if more > 1 else lines)
 
 
 def natural(owner: object, name: str, value: Any) -> int:

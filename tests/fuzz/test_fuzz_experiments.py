@@ -69,11 +69,12 @@ def toml(value, path=""):
 def test_documents_in_toml_and_json(total, tmp_path):
     def check(case):
         document, as_json = case
-        text = (
-            json.dumps(document) if as_json else "\n".join(f"{json.dumps(k)} = {toml(v)}" for k, v in document.items())
-        )
+        try:
+            lines = [json.dumps(document)] if as_json else [f"{json.dumps(k)} = {toml(v)}" for k, v in document.items()]
+        except RecursionError:  # of the writer: what is as deep is read, and not what it was
+            lines = ["[" * 10_000 if as_json else f"rounds = {'[' * 10_000}"]
         path = tmp_path / ("e.json" if as_json else "e.toml")
-        path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        path.write_text("\n".join(lines), encoding="utf-8", errors="surrogatepass")
         identities(read(path))
 
     outcomes = fuzz(st.tuples(changed(DOCUMENTS, nasty(plain=True)), st.booleans()), check, 0.2 * total)

@@ -166,7 +166,7 @@ def _read(path: Path) -> Plain:
     try:
         kept: Plain = json.loads(path.read_text())
         if kept["format"] != FORMAT:
-            raise ValueError(f"its format is {kept['format']}, and this fedpick reads {FORMAT}")
+            raise ValueError(f"its format is {shown(kept['format'])}, and this fedpick reads {FORMAT}")
         if not kept["all_runs"] and not kept.get("runs"):
             [from_plain(plain)[0] for plain in kept["experiments"]]
         _ = (kept["target"]["metric"], kept["value"], kept["command"])

@@ -17,7 +17,7 @@ from jaxtyping import AbstractArray
 
 from fedpick import registry
 from fedpick.registry import nearest
-from fedpick.validation import known, shown
+from fedpick.validation import few_lines, known, shown
 
 Plain = dict[str, Any]
 _hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)
@@ -38,7 +38,7 @@ def structure(plain: Any, kind: type[Any], owner: str) -> Any:
     try:
         return _CONVERTER.structure(plain, kind)
     except cattrs.BaseValidationError as error:
-        raise ValueError("\n".join(f"{owner}: {sentence}" for sentence in _sentences(error, "", owner))) from None
+        raise ValueError(few_lines(f"{owner}: {sentence}" for sentence in _sentences(error, "", owner))) from None
 
 
 def unstructure(value: Any, role: str = "") -> Any:

@@ -166,7 +166,7 @@ def _begun(store: RunStore, wanted: set[str]) -> Iterator[tuple[Batch, Path]]:
         try:
             plain = json.loads(path.read_text())
             if plain["format"] != FORMAT:
-                raise ValueError(f"its format is {plain['format']}, and this fedpick reads {FORMAT}")
+                raise ValueError(f"its format is {shown(plain['format'])}, and this fedpick reads {FORMAT}")
             points = tuple(from_plain(point)[0] for point in plain["points"])
             batch = Batch(points, tuple(plain["seeds"]))
             if {run.identity for run in batch.runs} <= wanted:

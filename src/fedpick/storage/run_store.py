@@ -31,7 +31,7 @@ from fedpick.metrics import Numbers
 from fedpick.storage.atomic import PART, write_atomic
 from fedpick.storage.locks import acquired, held, lock_is_ours, lockable, occupied
 from fedpick.storage.provenance import Provenance, device, plain_numbers, versions
-from fedpick.validation import check_path
+from fedpick.validation import check_path, shown
 
 LOG = logging.getLogger("fedpick")
 FORMAT = 2  # of experiment.json and of findings
@@ -249,7 +249,7 @@ def _verified(path: Path) -> dict[str, Any]:
     """The table in a JSON file, less its checksum; a ValueError where that or the version is wrong."""
     plain = dict(json.loads(path.read_text()))
     if plain.get("format") != FORMAT:
-        raise ValueError(f"its format is {plain.get('format', 1)}, and this fedpick reads format {FORMAT}")
+        raise ValueError(f"its format is {shown(plain.get('format', 1))}, and this fedpick reads format {FORMAT}")
     if plain.pop("checksum") != _checksum(plain):
         raise ValueError(f"the checksum of {path.name} is wrong")
     return plain

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.storage.atomic import atomic_file
+from fedpick.validation import shown
 
 FORMAT, VERSION = "fedpick-state", 2
 OLDER = {b"PK\x03\x04": "a checkpoint", b'{"format": "fedpick-flower"': "a state"}  # how files of version 1 begin
@@ -70,9 +71,9 @@ def load_state(path: str | Path, *, owner: str, what: str) -> State:
         line, _, payload = content.partition(b"\n")
         head = json.loads(line)
         if head["format"] != FORMAT:
-            raise ValueError(f"its format is {head['format']!r}")
+            raise ValueError(f"its format is {shown(head['format'])}")
         if head["version"] != VERSION:
-            raise ForeignStateError(f"{name} must be of version {VERSION}, got {head['version']}")
+            raise ForeignStateError(f"{name} must be of version {VERSION}, got {shown(head['version'])}")
         if hashlib.sha256(payload).hexdigest() != head["sha256"]:
             raise ValueError("its checksum is wrong")
         if head["owner"] != owner:
