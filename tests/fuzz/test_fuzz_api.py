@@ -136,7 +136,8 @@ def test_simulate(total):
     assert set(good) == set(inspect.signature(sim.simulate).parameters) - {"progress"}
 
     def check(given):
-        if not (given["rounds"] == 1 and given["seeds"] == 1 and given["jit"] is True):
+        short = all(isinstance(given[name], int) and given[name] == 1 for name in ("rounds", "seeds"))
+        if not (short and given["jit"] is True):
             given = {**given, "watch": 3}  # a mistake for sure, so that nothing is played for long
         sim.simulate(**given, progress=False)
 

@@ -196,7 +196,10 @@ class Federation:
         client, called = numbered("client", client, gaps=num_clients is None)
         both, labels = numbered("y", joined("Federation: y", [y, test_y]) if y.ndim == test_y.ndim == 1 else y)
         y, test_y = (both[: len(y)], both[len(y) :]) if y.ndim == test_y.ndim == 1 else (both, test_y)
-        for name_, rows in (*(("client", row) for row in (client if client.ndim == 2 else [client])), ("y", y)):
+        for name_, rows in (
+            *(("client", row) for row in (client if client.ndim == 2 and len(client) else [client])),
+            ("y", y),
+        ):
             check_labels(name_, rows, len(x))
         K = int(client.max()) + 1 if num_clients is None else natural(cls, "num_clients", num_clients)
         check_below("client", client, K, "num_clients")
@@ -219,7 +222,7 @@ class Federation:
         if not count.all():
             empty = few(np.flatnonzero((count == 0).any(axis=0)))
             raise ValueError(f"Federation: every client must hold at least 1 sample, got none for clients {empty}")
-        size = count.reshape(*client.shape[:-1], K) if size is None else np.asarray(size)
+        size = count.reshape(*client.shape[:-1], K) if size is None else samples("Federation: size", size, of="client")
         if size.shape[-1:] != (K,) or size.dtype.kind not in "iuf" or not ((size >= 1e-30) & (size <= 1e30)).all():
             raise ValueError(f"Federation: size must be K={K} numbers between 1e-30 and 1e30, got {shown(size)}")
         count, order = count.reshape(*client.shape[:-1], K), None

@@ -57,12 +57,13 @@ def plain(values: Any) -> Numbers:
     return texts if array.size else array.astype(float)
 
 
-def samples(name: str, values: Any) -> Numbers:
+def samples(name: str, values: Any, of: str = "sample") -> Numbers:
     """An array with a row per sample, or one sentence.
 
     Args:
         name: What error messages begin with, such as "Federation: x".
         values: What a caller gave.
+        of: What a row is of, where it is no sample.
 
     >>> samples("Federation: x", [[0.1], [0.2]]).shape
     (2, 1)
@@ -70,9 +71,9 @@ def samples(name: str, values: Any) -> Numbers:
     try:
         array = plain(values)
     except (ValueError, TypeError, OverflowError):  # lists of different lengths, and what NumPy cannot hold
-        raise ValueError(f"{name} must be an array with a row per sample, got {shown(values)}") from None
+        raise ValueError(f"{name} must be an array with a row per {of}, got {shown(values)}") from None
     if array.ndim < 1:
-        raise ValueError(f"{name} must have a row per sample, got {shown(values)}")
+        raise ValueError(f"{name} must have a row per {of}, got {shown(values)}")
     return array
 
 
