@@ -489,6 +489,7 @@ def test_a_strategy_with_a_start_of_its_own_takes_the_mixin():
         ({"wait": math.inf}, "Selecting: wait must be finite and at least 0, got inf"),
         ({"quarantine": 0}, "Selecting: quarantine must be at least 1, got 0"),
         ({"clients": 0}, "Selecting: clients must be at least 1, got 0"),
+        ({"clients": 2**31}, "Selecting: clients must be at most 10,000,000, got 2147483648"),
         ({"fallback": "all"}, "Selecting: fallback must be one of 'rand', 'skip', got 'all'"),
         ({"weights": "size"}, "Selecting: weights must be one of 'selection', 'examples', got 'size'"),
         ({"train_loss": ""}, "Selecting: train_loss must be a name, got ''"),

@@ -142,6 +142,16 @@ def test_rows_of_errors_are_those_of_the_file(csv, tmp_path):
         Arrays(str(tmp_path / "nan.npz")).federation()
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow"])
+def test_brackets_in_the_name_of_a_file_are_no_pattern(kind, tmp_path):
+    polars = pytest.importorskip("polars")
+    for name, rain in (("a1", 9.0), ("a[1]", 1.0)):
+        table = polars.DataFrame({"rain": [rain] * 3, "label": ["dry", "wet", "wet"], "site": ["a", "a", "b"]})
+        getattr(table, f"write_{'ipc' if kind == 'arrow' else kind}")(tmp_path / f"{name}.{kind}")
+    found = Arrays(str(tmp_path / f"a[1].{kind}"), x=("rain",), test_share=0.0).federation()
+    assert np.unique(found.x).tolist() == [1.0]
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("missing", [None, float("nan")])
 @pytest.mark.parametrize("column", ["label", "site"])
@@ -372,7 +382,7 @@ def test_an_array_that_memory_cannot_hold_is_refused_before_it_is_read(tmp_path)
     for name, content in arrays.items():
         np.save(content, NUMBERS[name])
     for number, sentence in (
-        (10**13, r"x in '.*' must fit into memory \(.*\), got about 80,000 GB"),
+        (10**13, r"x in '.*' must fit into memory \(.*\), got about 80,000.0 GB"),
         (10**4, "bytes, and has 0"),
     ):
         head = io.BytesIO()

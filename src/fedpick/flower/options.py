@@ -12,6 +12,7 @@ from fedpick.flower.sizes import SizeLimits
 from fedpick.validation import check_kind, check_path, natural, one_of, require, shown
 
 OWNER = "Selecting"
+MOST_CLIENTS = 10_000_000
 RESUME = "start the run again when clients are back: with a folder, it resumes"
 
 
@@ -55,6 +56,10 @@ class Options:
         for name in ("clients", "batch"):
             if getattr(self, name) is not None:
                 natural(OWNER, name, getattr(self, name))
+        if self.clients is not None:  # each has a row of the server's memory and of its state on disk
+            require(
+                OWNER, "clients", self.clients, f"at most {MOST_CLIENTS:,}", lambda n: n <= MOST_CLIENTS, whole=True
+            )
         for name in ("quarantine", "min_clients"):
             natural(OWNER, name, getattr(self, name))
         for name in ("wait", "outage"):

@@ -53,7 +53,7 @@ class Quadratic:
 
     def federation(self) -> Federation:
         K = self.K
-        check_memory(self, f"the data of K={K} clients", 20 * K * (self.v + 4))
+        check_memory(self, f"the data of K={K} clients", 28 * K * (self.v + 4))
         rng = np.random.default_rng(self.seed)
         h, e = rng.uniform(1, 20, (K, 1)), rng.uniform(0, 100, (K, self.v))
         size = rng.uniform(size=K) ** (1 / 3)
@@ -113,7 +113,7 @@ class Synthetic:
     def federation(self) -> Federation:
         alpha, beta, K, dim, classes = self.alpha, self.beta, self.K, self.dim, self.classes
         samples = 450 * K  # on average
-        check_memory(self, f"the data of K={K} clients", 8 * (samples * dim + max(samples, dim) * classes))
+        check_memory(self, f"the data of K={K} clients", 12 * samples * dim + 8 * max(samples, dim) * classes)
         rng = np.random.default_rng(self.seed)
         number = np.floor(rng.lognormal(4, 2, K)).astype(np.int64) + 50
         u, shift = rng.normal(0, alpha, K), rng.normal(0, beta, K)

@@ -3,7 +3,7 @@
 import csv
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ def read_table(path: str) -> Table:
         if file.suffix in (".csv", ".tsv"):
             return Table(_csv(file), first=2, unit="line")
         if file.suffix == ".parquet":
-            return Table(of_frame(_polars(".parquet files").read_parquet(file)))
+            return Table(of_frame(_opened(_polars(".parquet files").read_parquet, file)))
         return Table(_ipc(file))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
         raise ValueError(f"Arrays: {path!r} must be a {file.suffix} file, got an error: {error}") from None
@@ -120,7 +120,7 @@ def _csv(file: Path) -> dict[str, Numbers]:
     if importlib.util.find_spec("polars") is not None:  # ten times faster
         polars: Any = importlib.import_module("polars")
         try:
-            return of_frame(polars.read_csv(file, separator=mark, infer_schema_length=None))
+            return of_frame(_opened(polars.read_csv, file, separator=mark, infer_schema_length=None))
         except polars.exceptions.PolarsError as error:
             raise ValueError(f"Arrays: {str(file)!r} must be a table, got an error: {_first_line(error)}") from None
     return _plain_csv(file, mark)
@@ -155,7 +155,13 @@ def _ipc(file: Path) -> dict[str, Numbers]:
     polars = _polars(f"{file.suffix} files")
     with file.open("rb") as content:
         is_file = content.read(6) == b"ARROW1"
-    return of_frame(polars.read_ipc(file) if is_file else polars.read_ipc_stream(file))
+    return of_frame(_opened(polars.read_ipc if is_file else polars.read_ipc_stream, file))
+
+
+def _opened(reader: Callable[..., Any], file: Path, **options: Any) -> Any:
+    """What a reader of polars makes of a file; of a name such as a[1].csv it would make a pattern, and read a1.csv."""
+    with file.open("rb") as content:
+        return reader(content, **options)
 
 
 def _is_hugging_face(folder: Path) -> bool:

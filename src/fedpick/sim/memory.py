@@ -1,6 +1,7 @@
 """The memory of devices, and of the host."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,18 +10,26 @@ from fedpick.validation import owner_name
 
 
 def check_memory(owner: object, what: str, need: float) -> None:
-    """Raise where so many bytes are more than the machine has: now, and not as a process that is killed in a while.
+    """Raise where so many bytes are more than there are: now, and not as a process that is killed in a while.
 
     Args:
         owner: Who needs them.
         what: What needs them, such as "the model".
         need: Bytes, about.
     """
-    if hasattr(os, "sysconf"):
-        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if need > have:
-            rule = f"{what} must fit into memory ({have / 1e9:,.0f} GB)"
-            raise ValueError(f"{owner_name(owner)}: {rule}, got about {need / 1e9:,.0f} GB")
+    have = _available_memory()
+    if have is not None and need > have:
+        rule = f"{what} must fit into memory ({have / 1e9:,.1f} GB are free)"
+        raise ValueError(f"{owner_name(owner)}: {rule}, got about {need / 1e9:,.1f} GB")
+
+
+def _available_memory() -> int | None:
+    """Bytes of the host that a process may still take; all that it has where it does not say, None if not that."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None
 
 
 def tree_bytes(shapes: Any) -> int:
