@@ -87,8 +87,8 @@ def play(name: str, defence: str, attack: str, rounds: int, draws: range) -> dic
 
 
 def times(row: dict[str, Any], usual: list[float]) -> tuple[float, float]:
-    """A loss as a multiple of the usual one: the geometric mean over the draws, and its standard error."""
-    ratio = np.log(row["loss"]) - np.log(usual)
+    """A loss as a multiple of the usual one: the geometric mean over the draws of both, and its standard error."""
+    ratio = np.array([np.log(loss / other) for loss, other in zip(row["loss"], usual, strict=False)])
     mean = np.exp(ratio.mean())
     return float(mean), float(mean * ratio.std(ddof=1) / np.sqrt(len(ratio)))
 
@@ -114,8 +114,8 @@ def summary(found: dict[str, Any]) -> str:
     what liars cost where the defence is on.
     """
     lines = [
-        "| strategy | defence | nobody lies | worst lie | worst with flipped updates | liars cost | most capture |",
-        "|---|---|---|---|---|---|---|",
+        "| strategy | defence | draws | nobody lies | worst lie | worst with a flip | liars cost | most capture |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, rows in found.items():
         usual = rows["none"][HONEST]["loss"]
@@ -126,7 +126,31 @@ def summary(found: dict[str, Any]) -> str:
             cells = [cell(each, usual) for each in (row[HONEST], worst(said, usual), worst(flipped, usual))]
             cells.append(cell(worst(row, defended), defended))
             capture = max(each["capture"] for attack, each in row.items() if attack != HONEST)
-            lines.append(f"| {name} | {defence} | {' | '.join(cells)} | {100 * capture:.0f} % |")
+            lines.append(f"| {name} | {defence} | {len(defended)} | {' | '.join(cells)} | {100 * capture:.0f} % |")
+    return "\n".join(lines)
+
+
+def overview(found: dict[str, Any]) -> str:
+    """A line for each strategy: what the worst of the attacks does without a defence, and with all of them."""
+    lines = [
+        "| strategy | none: worst attack | capture | all: nobody lies | all: worst attack | liars cost | capture |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, rows in found.items():
+        usual, cells = rows["none"][HONEST]["loss"], []
+        for defence in ("none", "all"):
+            row = rows.get(defence)
+            if row is None:
+                cells += ["cannot be had"] + 3 * [""]
+                continue
+            defended = row[HONEST]["loss"]
+            if defence == "all":
+                cells.append(cell(row[HONEST], usual))
+            cells.append(cell(worst(row, usual), usual))
+            if defence == "all":
+                cells.append(cell(worst(row, defended), defended))
+            cells.append(f"{100 * max(each['capture'] for attack, each in row.items() if attack != HONEST):.0f} %")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -135,7 +159,7 @@ def table(found: dict[str, Any]) -> str:
     lines: list[str] = []
     for name, rows in found.items():
         usual = rows["none"][HONEST]["loss"]
-        lines += [f"\n## {name} ({len(usual)} draws)\n", f"| | {' | '.join(rows)} |", "|---" * (len(rows) + 1) + "|"]
+        lines += [f"\n## {name}\n", f"| | {' | '.join(rows)} |", "|---" * (len(rows) + 1) + "|"]
         for attack in ATTACKS:
             cells = [
                 f"{times(row[attack], usual)[0]:.3g} ({100 * row[attack]['capture']:.0f} %)" for row in rows.values()
@@ -154,15 +178,16 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, help="what was found, which is not played again")
     parser.add_argument(
-        "--table", nargs="+", type=Path, metavar="FILE", help="print what is in these, and play nothing"
+        "--table", nargs="+", type=Path, metavar="FILE", help="print what is in these, of the same defence the last"
     )
     arguments = parser.parse_args()
     if arguments.table:
-        found = {
-            name: rows for file in arguments.table for name, rows in json.loads(file.read_text())["strategies"].items()
-        }
+        found: dict[str, Any] = {}
+        for file in arguments.table:
+            for name, rows in json.loads(file.read_text())["strategies"].items():
+                found.setdefault(name, {}).update(rows)
         found = {name: ordered(found[name]) for name in STRATEGIES if name in found}
-        print(f"{summary(found)}\n{table(found)}")
+        print(f"{overview(found)}\n\n{summary(found)}\n{table(found)}")
         return
     kept = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
     found = kept.get("strategies", {})

@@ -110,7 +110,7 @@ WRONG = {
         {"client": "station", "x": ("rian",)},
         "must hold rian, got station, rain, .*did you mean 'rain'",
     ),
-    "words as inputs": ({"client": "station", "x": ("remark",)}, r"remark must be numbers, got \['fine'\]"),
+    "words as inputs": ({"client": "station", "x": ("remark",)}, r"remark must be numbers, got 'fine'"),
     "numbers as labels": ({"client": "station", "y": "rain"}, "rain must be whole numbers or words, got .* in line 2"),
 }
 
@@ -150,6 +150,29 @@ def test_brackets_in_the_name_of_a_file_are_no_pattern(kind, tmp_path):
         getattr(table, f"write_{'ipc' if kind == 'arrow' else kind}")(tmp_path / f"{name}.{kind}")
     found = Arrays(str(tmp_path / f"a[1].{kind}"), x=("rain",), test_share=0.0).federation()
     assert np.unique(found.x).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet", "arrow", "feather", "json", "npz"])
+def test_a_file_that_is_not_what_it_is_called_is_told(kind, tmp_path):
+    file = tmp_path / f"junk.{kind}"
+    file.write_text("junk\n")
+    with pytest.raises(ValueError, match=r"Arrays: .*junk.*must|Arrays: path must be .*junk"):
+        Arrays(str(file)).federation()
+
+
+@pytest.mark.parametrize("polars", [True, False])
+def test_numbers_as_people_write_them(polars, tmp_path, monkeypatch):
+    if not polars:
+        monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
+    comma, missing = tmp_path / "comma.csv", tmp_path / "missing.csv"
+    comma.write_text("a;b;label;client\n1,5;2;x;p\n2,5;-3,25;y;q\n")
+    assert Arrays(str(comma), test_share=0.0).federation().x.tolist() == [[1.5, 2.0], [2.5, -3.25]]
+    missing.write_text("a,b,label,client\n1,2,x,p\n2,nan,y,q\n")
+    with pytest.raises(ValueError, match="x must be finite in float32, got NaN or infinity in line 3"):
+        Arrays(str(missing)).federation()
+    missing.write_text("a,label,client\n1 m,x,p\n2 m,y,q\n")
+    with pytest.raises(ValueError, match=r"must hold x, got a, label, client, and no numbers \(a has '1 m'\)"):
+        Arrays(str(missing)).federation()
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -412,5 +435,5 @@ def test_a_word_among_numbers_is_named(tmp_path, caplog):
     with caplog.at_level("INFO", logger="fedpick"):
         Arrays(str(file)).federation()
     assert "f2 is left out because of 'n/a?'" in caplog.text
-    with pytest.raises(ValueError, match=r"f2 must be numbers, got \['n/a\?'\]"):
+    with pytest.raises(ValueError, match=r"f2 must be numbers, got 'n/a\?'"):
         Arrays(str(file), x=("f2",)).federation()

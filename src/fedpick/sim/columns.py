@@ -97,7 +97,9 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
             return (word,)
     numbers = tuple(name for name in rest if columns[name].dtype.kind in "iufb" and columns[name].ndim == 1)
     if not numbers:
-        raise ValueError(f"{owner} must hold x, got {few(columns)}; or name the columns of inputs")
+        words = [f"{name} has {word!r}" for name in rest for word in _words(columns[name])[:1]]
+        why = f", and no numbers ({few(words)})" if words else ""
+        raise ValueError(f"{owner} must hold x, got {few(columns)}{why}; or name the columns of inputs")
     return numbers
 
 
@@ -136,7 +138,8 @@ def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: st
     """
     for name in names:
         if columns[name].dtype.kind not in "iufb":
-            raise ValueError(f"{owner}: {name} must be numbers, got {_words(columns[name])[:1]}")
+            found = (_words(columns[name]) or [columns[name].dtype.name])[0]
+            raise ValueError(f"{owner}: {name} must be numbers, got {found!r}")
     if len(names) == 1 and (names[0] in WHOLE or columns[names[0]].ndim > 1):
         return columns[names[0]]
     shapes = {name: columns[name].shape for name in names}

@@ -3,7 +3,7 @@
 import csv
 import importlib.util
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ def read_table(path: str) -> Table:
         if file.suffix in (".csv", ".tsv"):
             return Table(_csv(file), first=2, unit="line")
         if file.suffix == ".parquet":
-            return Table(of_frame(_opened(_polars(".parquet files").read_parquet, file)))
+            return Table(of_frame(_opened("read_parquet", file)))
         return Table(_ipc(file))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
         raise ValueError(f"Arrays: {path!r} must be a {file.suffix} file, got an error: {error}") from None
@@ -118,11 +118,8 @@ def _csv(file: Path) -> dict[str, Numbers]:
         head = lines.readline()
     mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
     if importlib.util.find_spec("polars") is not None:  # ten times faster
-        polars: Any = importlib.import_module("polars")
-        try:
-            return of_frame(_opened(polars.read_csv, file, separator=mark, infer_schema_length=None))
-        except polars.exceptions.PolarsError as error:
-            raise ValueError(f"Arrays: {str(file)!r} must be a table, got an error: {_first_line(error)}") from None
+        columns = of_frame(_opened("read_csv", file, separator=mark, infer_schema_length=None))
+        return {name: _parsed(one, mark) if one.dtype.kind == "U" else one for name, one in columns.items()}
     return _plain_csv(file, mark)
 
 
@@ -137,13 +134,15 @@ def _plain_csv(file: Path, mark: str) -> dict[str, Numbers]:
             rule = f"must have {len(names)} cells in every line"
             raise ValueError(f"Arrays: {str(file)!r} {rule}, got {len(row)} in line {place + 2}")
     columns = zip(*rows, strict=True) if rows else ([] for _ in names)
-    return {name: _parsed(cells) for name, cells in zip(names, columns, strict=True)}
+    return {name: _parsed(cells, mark) for name, cells in zip(names, columns, strict=True)}
 
 
-def _parsed(cells: Any) -> Numbers:
+def _parsed(cells: Any, mark: str) -> Numbers:
+    """Cells of a CSV file as numbers, where all are; where semicolons part them a comma may stand for the point."""
     texts = np.array(cells, str)
+    points = np.char.replace(texts, ",", ".") if mark == ";" else texts
     try:
-        numbers = np.where(texts == "", "nan", texts).astype(float)
+        numbers = np.where(texts == "", "nan", points).astype(float)
     except ValueError:
         return texts
     whole = np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all()
@@ -152,16 +151,19 @@ def _parsed(cells: Any) -> Numbers:
 
 def _ipc(file: Path) -> dict[str, Numbers]:
     """An Arrow file, or a stream of Arrow as Hugging Face writes it."""
-    polars = _polars(f"{file.suffix} files")
     with file.open("rb") as content:
         is_file = content.read(6) == b"ARROW1"
-    return of_frame(_opened(polars.read_ipc if is_file else polars.read_ipc_stream, file))
+    return of_frame(_opened("read_ipc" if is_file else "read_ipc_stream", file))
 
 
-def _opened(reader: Callable[..., Any], file: Path, **options: Any) -> Any:
+def _opened(reader: str, file: Path, **options: Any) -> Any:
     """What a reader of polars makes of a file; of a name such as a[1].csv it would make a pattern, and read a1.csv."""
-    with file.open("rb") as content:
-        return reader(content, **options)
+    polars = _polars(f"{file.suffix} files")
+    try:
+        with file.open("rb") as content:
+            return getattr(polars, reader)(content, **options)
+    except polars.exceptions.PolarsError as error:
+        raise ValueError(f"Arrays: {str(file)!r} must be a table, got an error: {_first_line(error)}") from None
 
 
 def _is_hugging_face(folder: Path) -> bool:
