@@ -7,6 +7,7 @@ folder/comparisons/NAME.html, .json  those before it
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,10 @@ def load_report(
         folder: What compare, run or federate has written.
         name: The name of an earlier comparison, which becomes the last.
         where: Settings such as "local.eta=0.05" that runs must have; then it is of all such runs.
-        metric: The metric of the target; by default that of the summary, or the first that was measured.
-        value: The target; by default that of the summary where the metric is the same.
-        by: "rounds", "bytes" or "seconds"; by default that of the summary, or "rounds".
-        command: The command line, for the page; by default that of the summary.
+        metric: The metric of the target; by default that of the comparison, or the first that was measured.
+        value: The target; by default that of the comparison where the metric is the same.
+        by: "rounds", "bytes" or "seconds"; by default that of the comparison, or "rounds".
+        command: The command line, for the page; by default that of the comparison.
     """
     if not (folder / "runs").is_dir():
         rule = "must be a folder with runs (of compare, run or federate)"
@@ -59,22 +60,25 @@ def load_report(
     store, path = RunStore(folder), folder / SUMMARY
     if path.is_file() and not where:
         kept = _read(path)
-        target, own = (kept["target"]["metric"], kept["value"], kept["command"]), kept.get("by", "rounds")
         if not kept["all_runs"]:
-            same = value is None and metric in (None, target[0]) and by in (None, own)
-            metric, value, command = target if same else (metric or target[0], value, command)
-            options: Any = {"metric": metric, "value": value, "by": by or own, "command": command}
-            options["name"] = kept.get("name", "")
+            asked = kept.get("asked") or {**kept, "metric": kept["target"]["metric"]}
+            asked = {name: asked.get(name) for name in ("metric", "value", "by", "command")}
+            wanted: Any = {"metric": metric, "value": value, "by": by}
+            other = {name: part for name, part in wanted.items() if part is not None and part != asked[name]}
+            options: Any = {**asked, **({"command": command} if other else {}), "name": kept.get("name", "")}
+            options |= {"value": None} if "metric" in other else {}  # which was one of the other metric
+            options = {**options, **other, "by": by or asked["by"] or "rounds"}
             if kept.get("runs"):
-                return report_on_runs(kept["runs"], store, **options)
-            return report_on([from_plain(plain)[0] for plain in kept["experiments"]], store, **options)
+                return replace(report_on_runs(kept["runs"], store, **options), asked=asked)
+            experiments = [from_plain(plain)[0] for plain in kept["experiments"]]
+            return replace(report_on(experiments, store, **options), asked=asked)
     stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
     stored = {identity: run for identity, run in stored.items() if _has(run.about["experiment"], where)}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
-    wanted: Any = {"metric": metric, "value": value, "by": by, "command": command}
+    wanted = {"metric": metric, "value": value, "by": by, "command": command}
     return _side_by_side(store, stored, METRICS, all_runs=True, **wanted)
 
 
@@ -169,7 +173,7 @@ def _read(path: Path) -> Plain:
             raise ValueError(f"its format is {shown(kept['format'])}, and this fedpick reads {FORMAT}")
         if not kept["all_runs"] and not kept.get("runs"):
             [from_plain(plain)[0] for plain in kept["experiments"]]
-        _ = (kept["target"]["metric"], kept["value"], kept["command"])
+        _ = (kept["target"]["metric"], kept["value"], kept["command"], dict(kept.get("asked") or {}))
         return kept
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise ValueError(

@@ -117,6 +117,7 @@ class ComparisonReport:
         name: What the comparison is called in its folder.
         polls: Of a federation, by round: who was asked, what they answered, and who trained.
         identities: Of its runs, where no experiment describes them.
+        asked: What the comparison was made with (metric, value, by, command), where a report shows it by another.
     """
 
     comparison: Comparison
@@ -133,6 +134,7 @@ class ComparisonReport:
     name: str = ""
     polls: tuple[PolledRound, ...] = ()
     identities: tuple[str, ...] = ()
+    asked: Plain | None = None
 
     @property
     def real(self) -> bool:
@@ -175,6 +177,7 @@ class ComparisonReport:
             "value": compared.value,
             "by": compared.by,
             "command": self.command,
+            **({"asked": self.asked} if self.asked else {}),
             "all_runs": self.all_runs,
             **({"runs": list(self.identities)} if self.identities else {}),
             "made": [one._asdict() for one in self.provenance],

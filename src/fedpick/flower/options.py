@@ -13,7 +13,7 @@ from fedpick.validation import check_kind, check_path, natural, one_of, require,
 
 OWNER = "Selecting"
 MOST_CLIENTS = 10_000_000
-RESUME = "start the run again when clients are back: with a folder, it resumes"
+RESUME = "start the run again when clients are back, or mended: with a folder, it resumes"
 
 
 def _is_number(value: object) -> bool:

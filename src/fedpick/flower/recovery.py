@@ -27,6 +27,7 @@ class Recovery:
         self.good: tuple[ArrayRecord, dict[str, NDArray[Any]]] | None = None
         self.rolled_back = False
         self.last_update, self.empty = time.monotonic(), 0  # when an update came; rounds since, without one
+        self.last_fault = ""  # why there was none
 
     def begin(self, state: ServerState, arrays: ArrayRecord) -> None:
         """Begin with this model, in which nothing is wrong."""
@@ -71,4 +72,5 @@ class Recovery:
         never = at_end and self.empty > 0 and not any(row.returned for row in state.history.rows)
         if not (stuck or never) or self.wrapped.setting("fraction_train", 1.0) == 0:  # 0: the strategy trains nobody
             return None
-        return OutageError(f"Selecting: no client has returned an update in {self.empty} rounds; {RESUME}")
+        why = f" (the last fault: {self.last_fault})" if self.last_fault else ""
+        return OutageError(f"Selecting: no client has returned an update in {self.empty} rounds{why}; {RESUME}")

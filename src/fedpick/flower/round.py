@@ -287,9 +287,7 @@ class Adapter:
         spoke = {i: reply for i, reply in found.items() if reply is not None and reply.has_content()}
         losses = {seats[i]: trained_loss(reply, faults[i], self.options.train_loss) for i, reply in spoke.items()}
         watch.hear("train", losses, self.state.rounds)
-        if self.recovery.judge(
-            self.state, server_round
-        ):  # it was not their fault, and what they have trained is worth nothing
+        if self.recovery.judge(self.state, server_round):  # not their fault, and what they sent is worth nothing
             found = {i: reply for i, reply in found.items() if i not in spoke}
             faults = {i: faults[i] for i in found}
         for column in (table.failures, table.train_failures):
@@ -297,4 +295,5 @@ class Adapter:
         for client, fault in {seats[i]: fault for i, fault in faults.items() if fault is not None}.items():
             LOG.warning("fedpick round %d: no update from %s: %s", server_round, table.identities[client], fault)
             table.quarantine(client, self.state.rounds, self.options.quarantine, training=True)
+            self.recovery.last_fault = fault
         return {i: reply for i, reply in found.items() if reply is not None and faults[i] is None}
