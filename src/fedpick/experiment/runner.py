@@ -123,7 +123,9 @@ def load_results(experiment: Experiment, store: RunStore) -> Result:
     for identity in _runs([experiment]):
         stored = store.load(identity)
         if stored is None:
-            raise ValueError(f"store: {store.folder} must hold the run {identity}, and does not; run it first")
+            raise ValueError(
+                f"store: {store.folder} must hold the run {identity}, and does not; run it (again, if its data or code were edited)"
+            )
         rows.append(result_of(stored))
     return concatenate(rows)
 
