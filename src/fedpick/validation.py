@@ -41,6 +41,16 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
+def brief(error: BaseException) -> str:
+    """The first line of what another library says, its beginning where it is long.
+
+    >>> brief(ValueError("no table\\nat line 1"))
+    'no table'
+    """
+    line = next(iter(str(error).splitlines()), type(error).__name__)
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
+
+
 def few_lines(sentences: Iterable[str]) -> str:
     """Sentences on lines of their own, and how many more there are where they are many.
 

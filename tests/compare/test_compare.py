@@ -226,9 +226,29 @@ def test_who_alone_reaches_the_target_is_named_and_nobody_is_fastest():
 def test_who_does_not_always_get_there_does_not_win_for_sure():
     found = compared(rand=[60, 61, 62, 63], fast=[10, 11, 12, None])
     assert "fast wins" not in found.answer
-    assert found.answer.startswith("Nothing beats rand for sure. Not every run of fast gets there: it is at most")
+    assert found.answer.startswith("Nothing beats rand for sure. rand gets there with 4 of 4 seeds and fast with 3: it is at")
     found = compared(rand=[60, 61, 62, 63], fast=[10, 11, 12, None], steady=[59, 60, 61, 64])
     assert "The fastest is steady: it is 1.0" in found.answer or "steady is just as fast as rand" in found.answer
+
+
+@pytest.mark.parametrize(
+    ("rand", "fast", "words"),
+    [
+        ([None] * 4, [None, None, None, 99], "rand gets there with 0 of 4 seeds and fast with 1."),
+        ([60, None, 40, 61], [70, 80, None, 60], "rand gets there with 3 of 4 seeds and fast with 3: it is about 0."),
+        ([60, 60, 40, None], [90, 95, 90, 99], "rand gets there with 3 of 4 seeds and fast with 4: it is at least 0."),
+        ([60, 61, 40, 61], [70, 50, None, 60], "rand is the fastest here; the next is fast: it is at most 0."),
+        ([60, None, 60, 70], [61, 50, 40, 60], "The fastest is fast: it is at least 1."),
+    ],
+)
+def test_who_is_first_is_said_only_where_the_runs_that_do_not_get_there_allow_it(rand, fast, words):
+    found = compared(rand=rand, fast=fast).answer
+    assert found.startswith("Nothing beats rand")
+    assert words in found
+
+
+def test_with_one_seed_the_baseline_may_be_first():
+    assert "rand is the fastest here; the next is fast: it is 0.50" in compared(rand=[30], fast=[60]).answer
 
 
 def test_the_median_is_the_median():

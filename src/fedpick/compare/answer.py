@@ -148,7 +148,7 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     if not np.isfinite(gain.high) and level and not bound:
         return f"With one seed nothing is sure. {level}. Give more seeds."
     if not np.isfinite(gain.high):
-        return f"With one seed nothing is sure. The {money.superlative} is {best}: {size}. Give more seeds."
+        return f"With one seed nothing is sure. {_first(compared, best, gain.mean)}: {size}. Give more seeds."
     seeds, _ = compared.rows(best, base)
     sure = f"{gain.low:.2f} to {gain.high:.2f}; 95 % sure over {len(seeds)} paired seeds"
     sure += f" and {len(others)} comparisons" if len(others) > 1 else ""
@@ -169,10 +169,21 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         return f"{base} wins. The next is {best}: {size} ({sure})."
     if level and not bound:
         return f"Nothing beats {base} for sure. {level} ({sure})."
-    first = f"{base} is the {money.superlative} here; the next is {best}"
-    first = f"The {money.superlative} is {best}" if gain.mean > 1 else first
-    first = f"Not every run of {best} gets there" if gain.mean > 1 and bound == "at most" else first
+    first = _first(compared, best, gain.mean)
+    if not np.isfinite(compared.rounds_of(base)).any():  # then the factor says when its runs ended, and no more
+        return f"Nothing beats {base} to {goal} for sure. {first}."
     return f"Nothing beats {base} for sure. {first}: {size} ({sure})."
+
+
+def _first(compared: Compared, best: str, times: float) -> str:
+    """Who is first, as far as the runs that do not get there allow to say it."""
+    base, superlative, bound = compared.baseline, compared.currency.superlative, compared.bound(best)
+    if times > 1 and bound in ("", "at least"):
+        return f"The {superlative} is {best}"
+    if times <= 1 and bound in ("", "at most"):
+        return f"{base} is the {superlative} here; the next is {best}"
+    there, plain = (np.isfinite(compared.rounds_of(name)) for name in (best, base))
+    return f"{base} gets there with {plain.sum()} of {plain.size} seeds and {best} with {there.sum()}"
 
 
 def _by_end(compared: Compared, others: list[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from fedpick import registry
 from fedpick.config.converter import Plain, list_depth, role_of, types_of
-from fedpick.validation import shown
+from fedpick.validation import brief, shown
 
 DEEPEST = 30  # tables and lists in each other
 MOST_POINTS = 10_000  # experiments of one file
@@ -29,7 +29,7 @@ def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
     try:
         text = path.read_text(encoding="utf-8-sig")  # with or without the mark that Windows puts first
     except OSError as error:
-        raise ValueError(f"{owner}: the file {str(path)!r} cannot be read ({error})") from None
+        raise ValueError(f"{owner}: the file {str(path)!r} cannot be read ({brief(error)})") from None
     except UnicodeDecodeError:
         rule = "must be a TOML or JSON file that describes an experiment; data of your own go to fedpick compare"
         raise ValueError(f"{owner}: {rule}, got {str(path)!r}") from None

@@ -123,9 +123,8 @@ def load_results(experiment: Experiment, store: RunStore) -> Result:
     for identity in _runs([experiment]):
         stored = store.load(identity)
         if stored is None:
-            raise ValueError(
-                f"store: {store.folder} must hold the run {identity}, and does not; run it (again, if its data or code were edited)"
-            )
+            what_to_do = "run it (again, where its data or code were edited)"
+            raise ValueError(f"store: {store.folder} must hold the run {identity}, and does not; {what_to_do}")
         rows.append(result_of(stored))
     return concatenate(rows)
 

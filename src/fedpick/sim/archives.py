@@ -11,6 +11,7 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.sim.memory import check_memory
 from fedpick.sim.rows import few
+from fedpick.validation import brief
 
 LOG = logging.getLogger("fedpick")
 TEST = "test_"  # what the names of a test set begin with
@@ -132,4 +133,4 @@ def _sizes(file: Any, entry: str) -> tuple[int | None, int]:
 
 
 def _wrong(path: str, error: Exception) -> ValueError:
-    return ValueError(f"Arrays: path must be an .npz of plain arrays, got {path!r} ({error})")
+    return ValueError(f"Arrays: path must be an .npz of plain arrays, got {path!r} ({brief(error)})")

@@ -16,6 +16,7 @@ import platformdirs
 
 from fedpick.metrics import Numbers
 from fedpick.storage import atomic_file
+from fedpick.validation import brief
 
 MIRROR = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 SILENCE, LONGEST = 60.0, 1800.0  # seconds without a byte, and for a whole file
@@ -145,4 +146,4 @@ def parse_idx(content: bytes, name: str) -> Numbers:
         shape = np.frombuffer(plain, ">i4", count=plain[3], offset=4)
         return np.frombuffer(plain, np.uint8, offset=4 + 4 * plain[3]).reshape(shape)
     except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
-        raise ValueError(f"FashionMNIST: {name} must be a compressed idx file, got an error: {error}") from None
+        raise ValueError(f"FashionMNIST: {name} must be a compressed idx file, got an error: {brief(error)}") from None

@@ -12,6 +12,7 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.sim.archives import read_archive
 from fedpick.sim.rows import as_array, plain
+from fedpick.validation import brief
 
 KINDS = (".npz", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".json")
 
@@ -68,7 +69,7 @@ def read_table(path: str) -> Table:
             return Table(of_frame(_opened("read_parquet", file)))
         return Table(_ipc(file))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
-        raise ValueError(f"Arrays: {path!r} must be a {file.suffix} file, got an error: {error}") from None
+        raise ValueError(f"Arrays: {path!r} must be a {file.suffix} file, got an error: {brief(error)}") from None
 
 
 def of_frame(frame: Any) -> dict[str, Numbers]:
@@ -163,7 +164,7 @@ def _opened(reader: str, file: Path, **options: Any) -> Any:
         with file.open("rb") as content:
             return getattr(polars, reader)(content, **options)
     except polars.exceptions.PolarsError as error:
-        raise ValueError(f"Arrays: {str(file)!r} must be a table, got an error: {_first_line(error)}") from None
+        raise ValueError(f"Arrays: {str(file)!r} must be a table, got an error: {brief(error)}") from None
 
 
 def _is_hugging_face(folder: Path) -> bool:
@@ -249,7 +250,3 @@ def _polars(what: str) -> Any:
             f"Arrays: {what} need polars; install it with pip install 'fedpick[frames]', or '.[frames]' in a clone"
         )
     return importlib.import_module("polars")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]

@@ -11,6 +11,7 @@ from fedpick.sim.files import Table, of_frame
 from fedpick.sim.partition import Partition
 from fedpick.sim.rows import plain
 from fedpick.sim.samples import Reading, make_federation
+from fedpick.validation import brief
 
 
 def from_frame(
@@ -122,4 +123,6 @@ def _pairs(dataset: Any, owner: str) -> tuple[Numbers, Numbers]:
         x, y = zip(*((np.asarray(x), np.asarray(y)) for x, y in pairs), strict=True)
         return np.stack(x), np.stack(y)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{owner} must give pairs (x, y) of one shape, one or more, got an error: {error}") from None
+        raise ValueError(
+            f"{owner} must give pairs (x, y) of one shape, one or more, got an error: {brief(error)}"
+        ) from None

@@ -18,7 +18,7 @@ from fedpick.pytrees import pytree, static
 from fedpick.sim.arrays import file_sha256
 from fedpick.sim.availability import Devices, Trace
 from fedpick.sim.files import read_table
-from fedpick.validation import require
+from fedpick.validation import brief, require
 
 MOST_ROUNDS = 100_000
 HARMLESS = {("numpy", "dtype"), *((f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core"))}
@@ -188,7 +188,7 @@ def _plain(file: Path) -> Any:
         return _PlainUnpickler(io.BytesIO(content)).load()
     except (ValueError, pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:
         raise ValueError(
-            f"TraceFile: {str(file)!r} must be json or a pickle of plain data, got an error: {error}"
+            f"TraceFile: {str(file)!r} must be json or a pickle of plain data, got an error: {brief(error)}"
         ) from None
 
 

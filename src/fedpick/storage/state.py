@@ -14,7 +14,7 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.storage.atomic import atomic_file
-from fedpick.validation import shown
+from fedpick.validation import brief, shown
 
 FORMAT, VERSION = "fedpick-state", 2
 OLDER = {b"PK\x03\x04": "a checkpoint", b'{"format": "fedpick-flower"': "a state"}  # how files of version 1 begin
@@ -84,5 +84,5 @@ def load_state(path: str | Path, *, owner: str, what: str) -> State:
     except StateError:
         raise
     except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, zipfile.BadZipFile) as error:
-        raise StateError(f"{name} is not a complete fedpick file ({error})") from None
+        raise StateError(f"{name} is not a complete fedpick file ({brief(error)})") from None
     return State(facts, arrays)

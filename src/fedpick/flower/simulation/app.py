@@ -9,7 +9,7 @@ from typing import Any
 
 from fedpick import config
 from fedpick.registry import nearest
-from fedpick.validation import shown
+from fedpick.validation import brief, shown
 
 SOURCES = (".py", ".toml", ".json", ".yaml", ".yml")  # what an app is made of
 CLIENTS = 10  # where nothing says how many
@@ -79,7 +79,7 @@ def read_app(folder: str | Path) -> App:
     try:
         project = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"compare: {file} must be TOML, got an error: {error}") from None
+        raise ValueError(f"compare: {file} must be TOML, got an error: {brief(error)}") from None
     flower = project.get("tool", {}).get("flwr", {})
     parts = flower.get("app", {}).get("components", {})
     for part in ("serverapp", "clientapp"):
