@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from fedpick.validation import shown
+from fedpick.text import shown
 
 
 class RoundKeys(NamedTuple):

@@ -21,7 +21,8 @@ from fedpick.keys import init_key as init_key
 from fedpick.keys import round_keys as round_keys
 from fedpick.keys import seat_key as seat_key
 from fedpick.metrics import Payload
-from fedpick.validation import known, owner_name, shown
+from fedpick.text import shown
+from fedpick.validation import known, owner_name
 
 State = TypeVar("State")
 Poll = Literal["none", "full", "batch", "norm"]

@@ -17,7 +17,7 @@ from fedpick.tables import ROLES as ROLES
 from fedpick.tables import STRATEGIES as STRATEGIES
 from fedpick.tables import Row as Row
 from fedpick.tables import Strategy as Strategy
-from fedpick.validation import shown
+from fedpick.text import shown
 
 
 def strategy(name: str, **parameters: Any) -> Any:

@@ -226,7 +226,9 @@ def test_who_alone_reaches_the_target_is_named_and_nobody_is_fastest():
 def test_who_does_not_always_get_there_does_not_win_for_sure():
     found = compared(rand=[60, 61, 62, 63], fast=[10, 11, 12, None])
     assert "fast wins" not in found.answer
-    assert found.answer.startswith("Nothing beats rand for sure. rand gets there with 4 of 4 seeds and fast with 3: it is at")
+    assert found.answer.startswith(
+        "Nothing beats rand for sure. rand gets there with 4 of 4 seeds and fast with 3: it is at"
+    )
     found = compared(rand=[60, 61, 62, 63], fast=[10, 11, 12, None], steady=[59, 60, 61, 64])
     assert "The fastest is steady: it is 1.0" in found.answer or "steady is just as fast as rand" in found.answer
 
@@ -242,9 +244,12 @@ def test_who_does_not_always_get_there_does_not_win_for_sure():
     ],
 )
 def test_who_is_first_is_said_only_where_the_runs_that_do_not_get_there_allow_it(rand, fast, words):
-    found = compared(rand=rand, fast=fast).answer
-    assert found.startswith("Nothing beats rand")
-    assert words in found
+    found = compared(rand=rand, fast=fast)
+    for name in ("rand", "fast"):  # they learn something, all of them
+        loss = found.of(name).metrics["loss"]
+        loss[:, 1:] = np.minimum(loss[:, 1:], 0.9)
+    assert found.answer.startswith("Nothing beats rand")
+    assert words in found.answer
 
 
 def test_with_one_seed_the_baseline_may_be_first():

@@ -19,7 +19,8 @@ from fedpick.checks.laws import (
     check_traceable,
 )
 from fedpick.protocol import Poll, Selector, least_clients
-from fedpick.validation import natural, require, shown
+from fedpick.text import shown
+from fedpick.validation import natural, require
 
 
 def check_selector(

@@ -13,8 +13,8 @@ import numpy as np
 
 from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, seats_report, stack
 from fedpick.protocol import Selector, polled, round_keys, select_key
+from fedpick.text import shown
 from fedpick.updates import lengths
-from fedpick.validation import shown
 
 LAWS = {
     1: "only observe makes state; propose and select can be called again and say the same",

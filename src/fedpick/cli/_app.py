@@ -8,7 +8,7 @@ import typer
 
 from fedpick.cli._common import open_store
 from fedpick.cli._progress import ProgressBar
-from fedpick.validation import shown
+from fedpick.text import shown
 
 STRATEGIES = ("rand", "pow-d", "auto")  # where none are named
 SEEDS = 3

@@ -20,7 +20,7 @@ from fedpick.cli._common import (
     console,
 )
 from fedpick.registry import ROLES
-from fedpick.validation import shown
+from fedpick.text import shown
 
 PANEL = "By numbers, without data"
 

@@ -11,7 +11,7 @@ import typer
 
 from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors, console, open_store
 from fedpick.cli._progress import ProgressBar
-from fedpick.validation import shown
+from fedpick.text import shown
 
 SMALL_SEEDS, FULL_SEEDS = 3, 10
 SMALL = "rand,pow-d,rpow-d,auto,afl,clustered-size"

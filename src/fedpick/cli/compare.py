@@ -30,7 +30,7 @@ from fedpick.cli._common import (
 )
 from fedpick.cli._comparison import finish
 from fedpick.registry import ROLES, split_names
-from fedpick.validation import shown
+from fedpick.text import shown
 
 EXAMPLES = """
 Examples:

@@ -7,7 +7,7 @@ import typer
 
 from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors
 from fedpick.cli._progress import ProgressBar
-from fedpick.validation import shown
+from fedpick.text import shown
 
 
 def map_(

@@ -10,7 +10,7 @@ import typer
 
 from fedpick.cli._common import Data, Debug, Output, Quiet, Settings, announced, cli_errors, console, open_store
 from fedpick.cli._progress import ProgressBar, estimate
-from fedpick.validation import shown
+from fedpick.text import shown
 
 # Parameters of any cluster; the others get SLURM's prefix.
 SHARED = ("name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node")

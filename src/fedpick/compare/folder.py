@@ -21,7 +21,7 @@ from fedpick.protocol import Selector
 from fedpick.registry import STRATEGIES, nearest
 from fedpick.results import Result, concatenate
 from fedpick.storage import RunStore, StoredRun, write_atomic
-from fedpick.validation import shown
+from fedpick.text import shown
 
 PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
 METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, unless one is named

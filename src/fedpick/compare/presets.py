@@ -14,7 +14,7 @@ from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain
 from fedpick.registry import nearest
 from fedpick.sim import is_table
-from fedpick.validation import shown
+from fedpick.text import shown
 
 DEFAULT_STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl", "auto")
 SEEDS = 10

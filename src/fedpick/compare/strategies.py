@@ -7,7 +7,8 @@ from fedpick import config, registry
 from fedpick.config import Plain
 from fedpick.experiment import Experiment
 from fedpick.protocol import Selector
-from fedpick.validation import require, shown
+from fedpick.text import shown
+from fedpick.validation import require
 
 HOLDS = ("selector", "selectors")  # fields of a wrapper
 

@@ -17,7 +17,8 @@ from jaxtyping import AbstractArray
 
 from fedpick import registry
 from fedpick.registry import nearest
-from fedpick.validation import few_lines, known, shown
+from fedpick.text import few_lines, shown
+from fedpick.validation import known
 
 Plain = dict[str, Any]
 _hints: Callable[[Any], dict[str, Any]] = functools.cache(typing.get_type_hints)

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from fedpick import registry
 from fedpick.config.converter import Plain, list_depth, role_of, types_of
-from fedpick.validation import brief, shown
+from fedpick.text import brief, shown
 
 DEEPEST = 30  # tables and lists in each other
 MOST_POINTS = 10_000  # experiments of one file

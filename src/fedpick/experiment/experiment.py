@@ -15,7 +15,8 @@ from fedpick.config import Plain
 from fedpick.experiment.code import own_code
 from fedpick.experiment.metrics import Metrics
 from fedpick.protocol import Selector
-from fedpick.validation import check_kind, check_strategy, flag, one_of, require, shown
+from fedpick.text import shown
+from fedpick.validation import check_kind, check_strategy, flag, one_of, require
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
 MOST_SEEDS = 100_000

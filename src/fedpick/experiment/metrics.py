@@ -5,7 +5,8 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from fedpick.metrics import METRICS, name_on_test_set
-from fedpick.validation import flag, one_of, require, shown
+from fedpick.text import shown
+from fedpick.validation import flag, one_of, require
 
 
 @dataclass(frozen=True)

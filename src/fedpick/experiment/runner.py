@@ -15,7 +15,8 @@ from fedpick.experiment.naming import differences
 from fedpick.results import Result, concatenate
 from fedpick.sim import release_programs
 from fedpick.storage import RunStore, StoredRun, write_atomic
-from fedpick.validation import check_kind, check_path, shown
+from fedpick.text import shown
+from fedpick.validation import check_kind, check_path
 
 LOG = logging.getLogger("fedpick")
 LONG = 10.0  # seconds of work in a batch, about, that are worth checkpoints

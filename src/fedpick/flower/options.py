@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 
 from fedpick.flower.sizes import SizeLimits
-from fedpick.validation import check_kind, check_path, natural, one_of, require, shown
+from fedpick.text import shown
+from fedpick.validation import check_kind, check_path, natural, one_of, require
 
 OWNER = "Selecting"
 MOST_CLIENTS = 10_000_000

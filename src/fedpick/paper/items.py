@@ -26,7 +26,7 @@ from fedpick.registry import nearest
 from fedpick.results import Result
 from fedpick.sim import find_fashion_mnist
 from fedpick.storage import RunStore
-from fedpick.validation import shown
+from fedpick.text import shown
 
 LATER = (  # claims of the papers of other strategies
     *(CLUSTERED_SIZE, CLUSTERED_SIMILARITY, OCS, K_VIB),

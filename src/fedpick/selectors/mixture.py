@@ -14,7 +14,8 @@ from fedpick import sampling
 from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection, Selector, needs, polled
 from fedpick.pytrees import pytree
 from fedpick.selectors.wrappers import check_held, inner_keys, seated_mask
-from fedpick.validation import known, require, shown
+from fedpick.text import shown
+from fedpick.validation import known, require
 
 _COSTS = ("K", "K s", "K^2")
 Probability = float | Float[Array, ""]

@@ -13,7 +13,8 @@ from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection
 from fedpick.pytrees import pytree, static
 from fedpick.selectors.schedule import Schedule
 from fedpick.selectors.score import LocalLoss, OwnScore, Score
-from fedpick.validation import at_most_clients, natural, one_of, require, shown
+from fedpick.text import shown
+from fedpick.validation import at_most_clients, natural, one_of, require
 
 _POLL: dict[str, Poll] = {"full": "full", "batch": "batch", "stale": "none"}
 

@@ -10,7 +10,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from fedpick import sampling
 from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection, Selector, needs, polled
 from fedpick.pytrees import pytree
-from fedpick.validation import owner_name, require, shown
+from fedpick.text import shown
+from fedpick.validation import owner_name, require
 
 
 class Around:

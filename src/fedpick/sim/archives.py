@@ -11,7 +11,7 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.sim.memory import check_memory
 from fedpick.sim.rows import few
-from fedpick.validation import brief
+from fedpick.text import brief
 
 LOG = logging.getLogger("fedpick")
 TEST = "test_"  # what the names of a test set begin with

@@ -9,7 +9,8 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.files import files_of, read_table
 from fedpick.sim.partition import Partition
 from fedpick.sim.samples import Reading, make_federation
-from fedpick.validation import check_function, check_path, check_texts, flag, require, shown
+from fedpick.text import shown
+from fedpick.validation import check_function, check_path, check_texts, flag, require
 
 
 @dataclass(frozen=True)

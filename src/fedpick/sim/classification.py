@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from fedpick import registry
 from fedpick.metrics import METRICS, is_accuracy, name_on_test_set
-from fedpick.validation import shown
+from fedpick.text import shown
 
 BINS = 15  # of the calibration error, as in Guo et al. 2017
 

@@ -16,7 +16,7 @@ import platformdirs
 
 from fedpick.metrics import Numbers
 from fedpick.storage import atomic_file
-from fedpick.validation import brief
+from fedpick.text import brief
 
 MIRROR = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 SILENCE, LONGEST = 60.0, 1800.0  # seconds without a byte, and for a whole file

@@ -28,7 +28,8 @@ from fedpick.sim.rows import (
     samples,
 )
 from fedpick.sim.summary import Summary
-from fedpick.validation import check_kind, natural, require, shown
+from fedpick.text import shown
+from fedpick.validation import check_kind, natural, require
 
 MOST_CLASSES = 1_000_000
 OWN = ("order", "start", "count", "size", "test_order")  # what a federation for each run has for each

@@ -12,7 +12,7 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.sim.archives import read_archive
 from fedpick.sim.rows import as_array, plain
-from fedpick.validation import brief
+from fedpick.text import brief
 
 KINDS = (".npz", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".json")
 

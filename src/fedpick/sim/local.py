@@ -15,7 +15,8 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.minibatches import Batches, draw_batches
 from fedpick.sim.models import Model, Params
 from fedpick.sim.optimizers import Number, Optimizer, OwnSchedule, RateSchedule, StepDecay, optimizer
-from fedpick.validation import natural, one_of, require, shown
+from fedpick.text import shown
+from fedpick.validation import natural, one_of, require
 
 SIDE_BY_SIDE = 8  # clients whose steps are operations of one loop; more take long to compile
 

@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fedpick.sim.federation import Federation
 from fedpick.sim.layers import classes_of, flat, inputs_of, kept, uniform_layer
-from fedpick.validation import one_of, require, shown
+from fedpick.text import shown
+from fedpick.validation import one_of, require
 
 Params = Any
 Objective = Literal["cross-entropy", "minus-probability"]

@@ -13,7 +13,8 @@ from jaxtyping import Array, Bool, Float, Int
 from fedpick import registry
 from fedpick.pytrees import pytree, static
 from fedpick.sim.models import Params
-from fedpick.validation import one_of, owner_name, require, shown
+from fedpick.text import shown
+from fedpick.validation import one_of, owner_name, require
 
 Optimizer = Callable[[Any], optax.GradientTransformation]
 Number = float | Float[Array, ""]

@@ -22,7 +22,8 @@ from fedpick.sim.optimizers import Server
 from fedpick.sim.records import Record
 from fedpick.sim.stacking import federations_of, sizes_of_test_sets
 from fedpick.storage import usable_cores
-from fedpick.validation import check_path, check_strategy, flag, require, shown
+from fedpick.text import shown
+from fedpick.validation import check_path, check_strategy, flag, require
 
 LARGE_BATCH = 4096
 COPIES = 4  # of the logits in a metric, about: they are sorted, and compared with every class

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedpick.metrics import Numbers
-from fedpick.validation import shown
+from fedpick.text import shown
 
 CHECKED = 100_000  # rows at a time, for a table of all is a quarter of the data more
 

@@ -11,7 +11,7 @@ from fedpick.sim.files import Table, of_frame
 from fedpick.sim.partition import Partition
 from fedpick.sim.rows import plain
 from fedpick.sim.samples import Reading, make_federation
-from fedpick.validation import brief
+from fedpick.text import brief
 
 
 def from_frame(

@@ -11,7 +11,7 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.sim.federation import Federation
 from fedpick.sim.rows import Names
-from fedpick.validation import shown
+from fedpick.text import shown
 
 
 def federations_of(data: Sequence[Any]) -> Federation:

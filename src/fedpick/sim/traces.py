@@ -18,7 +18,8 @@ from fedpick.pytrees import pytree, static
 from fedpick.sim.arrays import file_sha256
 from fedpick.sim.availability import Devices, Trace
 from fedpick.sim.files import read_table
-from fedpick.validation import brief, require
+from fedpick.text import brief
+from fedpick.validation import require
 
 MOST_ROUNDS = 100_000
 HARMLESS = {("numpy", "dtype"), *((f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core"))}

@@ -31,7 +31,8 @@ from fedpick.metrics import Numbers
 from fedpick.storage.atomic import PART, write_atomic
 from fedpick.storage.locks import acquired, held, lock_is_ours, lockable, occupied
 from fedpick.storage.provenance import Provenance, device, plain_numbers, versions
-from fedpick.validation import check_path, shown
+from fedpick.text import shown
+from fedpick.validation import check_path
 
 LOG = logging.getLogger("fedpick")
 FORMAT = 2  # of experiment.json and of findings

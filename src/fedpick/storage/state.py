@@ -14,7 +14,7 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.storage.atomic import atomic_file
-from fedpick.validation import brief, shown
+from fedpick.text import brief, shown
 
 FORMAT, VERSION = "fedpick-state", 2
 OLDER = {b"PK\x03\x04": "a checkpoint", b'{"format": "fedpick-flower"': "a state"}  # how files of version 1 begin

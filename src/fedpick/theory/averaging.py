@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedpick.protocol import Clients, Report, Selector, pick, round_keys, seat_key
+from fedpick.text import shown
 from fedpick.theory.problem import Problem
 from fedpick.theory.selection_probability import exact_law
 from fedpick.theory.skew import Skews, mean_weights
-from fedpick.validation import natural, require, shown
+from fedpick.validation import natural, require
 
 
 class Trajectory(NamedTuple):

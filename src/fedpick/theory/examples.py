@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedpick.text import shown
 from fedpick.theory.problem import Problem, logistic_problem, quadratic_problem
 from fedpick.theory.selection_probability import check_share
-from fedpick.validation import require, shown
+from fedpick.validation import require
 
 
 def two_clients(a: float, b: float, share: ArrayLike = (0.5, 0.5)) -> Problem:

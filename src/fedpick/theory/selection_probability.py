@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedpick.protocol import Clients, Selector, pick, round_keys
+from fedpick.text import shown
 from fedpick.theory.order_statistics import enumerated_weights, exact_weights
-from fedpick.validation import known, natural, one_of, require, shown
+from fedpick.validation import known, natural, one_of, require
 
 Method = Literal["best", "exact", "enumeration", "monte-carlo"]
 SMALLEST = 1e-8  # share for which the integral is known to be right

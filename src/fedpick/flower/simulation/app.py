@@ -9,7 +9,7 @@ from typing import Any
 
 from fedpick import config
 from fedpick.registry import nearest
-from fedpick.validation import brief, shown
+from fedpick.text import brief, shown
 
 SOURCES = (".py", ".toml", ".json", ".yaml", ".yml")  # what an app is made of
 CLIENTS = 10  # where nothing says how many

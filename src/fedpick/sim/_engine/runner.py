@@ -13,7 +13,7 @@ from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.preflight import is_number
 from fedpick.sim.records import Record
 from fedpick.sim.round import RunState, Setup
-from fedpick.validation import shown
+from fedpick.text import shown
 
 Tree = TypeVar("Tree")
 Chunk = tuple[Record, Evaluation]  # records [R, blocks, every, ...] and evaluations [R, blocks, ...]

@@ -1,0 +1,41 @@
+"""Values, errors and lists of sentences in the words of an error: short, whatever they hold."""
+
+from collections.abc import Iterable
+from typing import Any
+
+LONGEST = 200  # characters of a value that an error shows
+MOST = 12  # sentences in one error
+
+
+def shown(value: Any) -> str:
+    """A value in one line, its beginning where it is long.
+
+    >>> shown("a")
+    "'a'"
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except RecursionError:  # lists in lists in lists
+        return f"a {type(value).__name__} that is nested too deeply"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def brief(error: BaseException) -> str:
+    """The first line of what another library says, its beginning where it is long.
+
+    >>> brief(ValueError("no table\\nat line 1"))
+    'no table'
+    """
+    line = next(iter(str(error).splitlines()), type(error).__name__)
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
+
+
+def few_lines(sentences: Iterable[str]) -> str:
+    """Sentences on lines of their own, and how many more there are where they are many.
+
+    >>> few_lines(["a", "b"])
+    'a\\nb'
+    """
+    lines = list(sentences)
+    more = len(lines) - MOST
+    return "\n".join([*lines[:MOST], f"and so on: {more} more"] if more > 1 else lines)
