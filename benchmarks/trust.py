@@ -1,7 +1,7 @@
 """Liars against strategies and defences: what they capture, and what the honest clients lose.
 
     python benchmarks/trust.py [--strategies pow-d auto ...] [--draws 12] [--workers 8] [--json FILE]
-    python benchmarks/trust.py --table FILE [FILE ...]
+    python benchmarks/trust.py --docs FILE [FILE ...]
 
 Synthetic(1,1), K = 50, m = 5, d = 10; every run has a draw of the data of its own. A tenth of the clients lie, in
 twelve ways: of their sizes (1e12 times), in five ways of their losses, and the same and the truth with updates of the
@@ -10,10 +10,12 @@ opposite sign, three times as long. For each strategy and defence: the loss over
 over the draws, with its standard error), and the part of all weight that the liars have. "all" is
 Credits(Cooldown(RankClip(strategy, 0.25), 5)), updates bounded by the median norm and sizes by the largest that is
 surely honest; it was chosen on the draws 10 to 33, and the draws here begin at 100. What is in FILE is not played
-again.
+again. --docs joins such files, writes them to docs/trust-results.json.gz and docs/trust-table.md, and prints the tables
+of docs/trust.md.
 """
 
 import argparse
+import gzip
 import json
 import sys
 import time
@@ -34,6 +36,8 @@ from fedpick.sim import Federation, Liars, Local, Logistic, RobustServer, Server
 from fedpick.sim.liars import Attack
 
 M, K, SHARE, FLIP, ROUNDS = 5, 50, 0.1, 3.0, 100
+RESULTS = Path(__file__).parents[1] / "docs" / "trust-results.json.gz"
+IN_DETAIL = ("pow-d", "auto")  # with every defence in docs/trust.md
 WRAPPERS = {"cooldown", "explore", "rank-clip", "credits", "private", "mixture", "fedau"}
 STRATEGIES = [name for name in fedpick.STRATEGIES if name not in WRAPPERS] + ["mixture(rand, pow-d)", "fedau(rand)"]
 EVERY, LAST = 4, 6  # one evaluation jumps from round to round: the last six, over 20 rounds, are averaged
@@ -49,6 +53,12 @@ DEFENCES: dict[str, tuple[Callable[[Any], Any], Server, float]] = {
     "all": (lambda selector: Credits(Cooldown(RankClip(selector, share=0.25), rounds=5)), BOUND, 1.0),
 }
 HONEST = "nobody lies"
+TITLE = """# Trust: all attacks
+
+[Trust](trust.md) says what it is. Rows are attacks, columns defences, with the number of draws of the data. Losses over
+the honest clients' data as multiples of that of the same strategy, on the same draws, without liars and defence; in
+brackets the liars' part of all weight. A defence that cannot be put around a strategy has no column. Made by
+`python benchmarks/trust.py` from [what was played](trust-results.json.gz)."""
 SAID: tuple[Attack, ...] = ("inflate", "max", "just-above", "deflate", "silent")
 ATTACKS = {
     HONEST: Liars(SHARE),
@@ -155,17 +165,30 @@ def overview(found: dict[str, Any]) -> str:
 
 
 def table(found: dict[str, Any]) -> str:
-    """All that was found, as Markdown: a table for each strategy, a line for each attack."""
-    lines: list[str] = []
+    """All that was found, as a page: a table for each strategy, a line for each attack."""
+    lines = [TITLE]
     for name, rows in found.items():
         usual = rows["none"][HONEST]["loss"]
-        lines += [f"\n## {name}\n", f"| | {' | '.join(rows)} |", "|---" * (len(rows) + 1) + "|"]
+        heads = [f"{defence} ({len(row[HONEST]['loss'])})" for defence, row in rows.items()]
+        lines += [f"\n## {name}\n", f"| | {' | '.join(heads)} |", "|---" * (len(rows) + 1) + "|"]
         for attack in ATTACKS:
             cells = [
                 f"{times(row[attack], usual)[0]:.3g} ({100 * row[attack]['capture']:.0f} %)" for row in rows.values()
             ]
             lines.append(f"| {attack} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
+
+
+def write_docs(parts: list[dict[str, Any]]) -> None:
+    found: dict[str, Any] = {}
+    for part in parts:
+        for name, rows in part["strategies"].items():
+            found.setdefault(name, {}).update(rows)
+    found = {name: ordered(found[name]) for name in STRATEGIES if name in found}
+    plain = json.dumps({"versions": parts[0]["versions"], "strategies": found}, separators=(",", ":"))
+    RESULTS.write_bytes(gzip.compress(plain.encode(), mtime=0))
+    RESULTS.with_name("trust-table.md").write_text(table(found))
+    print(f"{overview(found)}\n\n{summary({name: found[name] for name in IN_DETAIL})}")
 
 
 def main() -> None:
@@ -177,17 +200,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, help="what was found, which is not played again")
-    parser.add_argument(
-        "--table", nargs="+", type=Path, metavar="FILE", help="print what is in these, of the same defence the last"
-    )
+    parser.add_argument("--docs", nargs="+", type=Path, metavar="FILE", help="make the tables of the docs from these")
     arguments = parser.parse_args()
-    if arguments.table:
-        found: dict[str, Any] = {}
-        for file in arguments.table:
-            for name, rows in json.loads(file.read_text())["strategies"].items():
-                found.setdefault(name, {}).update(rows)
-        found = {name: ordered(found[name]) for name in STRATEGIES if name in found}
-        print(f"{overview(found)}\n\n{summary(found)}\n{table(found)}")
+    if arguments.docs:
+        write_docs([json.loads(file.read_text()) for file in arguments.docs])
         return
     kept = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
     found = kept.get("strategies", {})

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import functools
+import gzip
 import importlib
 import inspect
 import json
@@ -282,3 +283,14 @@ def test_the_page_of_experiments_has_a_file_that_is_read_and_every_name_of_the_r
     roles = ("Data", "Partition", "ModelSpec", "Availability", "Metric", "RateSchedule", "Optimizer")
     names = {name for role in roles for name in fedpick.registry.ROLES[role]}
     assert not {name for name in names if f"`{name}`" not in text}
+
+
+def test_the_tables_of_liars_are_those_of_what_was_played(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    trust = importlib.import_module("trust")
+    found = json.loads(gzip.decompress(trust.RESULTS.read_bytes()))["strategies"]
+    assert list(found) == trust.STRATEGIES
+    assert (ROOT / "docs" / "trust-table.md").read_text() == trust.table(found)
+    page = (ROOT / "docs" / "trust.md").read_text()
+    assert trust.overview(found) in page
+    assert trust.summary({name: found[name] for name in trust.IN_DETAIL}) in page

@@ -10,7 +10,7 @@ from support.broken import BROKEN
 from support.rounds import ALIKE, EVERY, STATIC, every
 
 import fedpick
-from fedpick import LawBrokenError, check_selector
+from fedpick import LawBrokenError, check_selector, sampling
 from fedpick.checks import CLAIMS
 
 # A check compiles a strategy seven times. Left are one strategy of each kind of poll, of facts, of reports, of cost, of
@@ -42,6 +42,30 @@ def test_every_strategy_of_the_table_keeps_the_laws(name):
 )
 def test_other_scores_keep_the_laws(score):
     check_selector(fedpick.PowerOfChoice(2, 5, "stale", score), num_clients=7)
+
+
+@fedpick.pytree
+class Largest:
+    """The keys break ties alone, of which there are none where all sizes differ."""
+
+    m: int = fedpick.static()
+    poll = "none"
+
+    def init(self, num_clients):
+        return fedpick.Ledger.init(num_clients)
+
+    def propose(self, key, state, clients):
+        return clients.available
+
+    def select(self, key, state, clients, candidates, losses):
+        return sampling.seat(*sampling.top_k(key, clients.size.astype(jnp.float32), candidates, self.m))
+
+    def observe(self, state, selection, report):
+        return state.observe(selection, report)
+
+
+def test_a_strategy_that_draws_for_ties_alone_keeps_the_laws():
+    check_selector(Largest(m=3))
 
 
 def test_the_table_of_strategies_has_no_row_that_is_not_checked():

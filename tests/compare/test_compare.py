@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from fedpick.cli import app
 from fedpick.compare import COLUMNS, Choices, Comparison, load_report, make_experiments
+from fedpick.compare.targets import leader_of
 from fedpick.experiment import names, result_of
 from fedpick.results import median_interval
 from fedpick.sim import Quadratic
@@ -250,6 +251,27 @@ def test_who_is_first_is_said_only_where_the_runs_that_do_not_get_there_allow_it
         loss[:, 1:] = np.minimum(loss[:, 1:], 0.9)
     assert found.answer.startswith("Nothing beats rand")
     assert words in found.answer
+
+
+def test_who_gets_there_most_often_is_named_and_on_the_cards():
+    found = compared(rand=[None] * 4, fast=[60, None, None, 40], often=[78, 80, None, 76])
+    for name in found.names:
+        loss = found.of(name).metrics["loss"]
+        loss[:, 1:] = np.minimum(loss[:, 1:], 0.9)
+    assert "rand gets there with 0 of 4 seeds and often with 3." in found.answer
+    assert leader_of(found) == "often"
+
+
+def test_an_evaluation_that_was_not_made_is_no_divergence():
+    alone = Comparison(("pow-d",), (made_up([40, 50]),), "loss", value=0.5)
+    metrics = alone.results[0].metrics
+    metrics["test_loss"] = metrics["loss"].copy()
+    metrics["loss"][:, [0, -1]] = np.nan
+    assert alone.answer == "There is nothing to compare pow-d with."
+    metrics["test_loss"][:, -2:] = np.nan
+    metrics["loss"][:, -2:] = np.nan
+    later = Comparison(("pow-d",), alone.results, "loss", value=0.5)
+    assert "The loss of pow-d did not stay finite after round 99" in later.answer
 
 
 def test_with_one_seed_the_baseline_may_be_first():
@@ -588,6 +610,101 @@ def test_a_folder_holds_comparisons_by_name(out):
     silent = fedpick("compare", *SMALL, "-o", out, "-q")
     assert "ignoring" not in silent.stderr
     assert (out / "comparisons" / "with-afl.json").exists()  # the same comparison again moves nothing
+
+
+def test_comparisons_of_one_task_keep_names_of_their_own(tmp_path):
+    def play(strategies):
+        few = ["quadratic", "--rounds", "4", "--seeds", "2", "-o", tmp_path, "-q", "--set", "metrics.every=2"]
+        return fedpick("compare", *few, "--strategies", strategies)
+
+    def names_of(name):
+        assert fedpick("report", tmp_path, "--name", name).exit_code == 0
+        kept = json.loads((tmp_path / "summary.json").read_text())
+        assert kept["name"] == name
+        return kept["names"]
+
+    of = {"quadratic": ["rand", "afl"], "quadratic-2": ["rand", "uniform"], "quadratic-3": ["rand", "rpow-d"]}
+    for name, strategies in of.items():
+        assert play(",".join(strategies)).exit_code == 0
+        assert json.loads((tmp_path / "summary.json").read_text())["name"] == name
+    for name in (*of, *reversed(of), "quadratic-2"):
+        assert names_of(name) == of[name]
+    back = play("rand,afl")  # it was here before
+    assert f"the comparison before it is kept: fedpick report {tmp_path} --name quadratic-2" in back.stderr
+    assert json.loads((tmp_path / "summary.json").read_text())["name"] == "quadratic"
+    assert sorted(path.name for path in (tmp_path / "comparisons").glob("*.json")) == [
+        "quadratic-2.json",
+        "quadratic-3.json",
+    ]
+
+
+EXPERIMENT = """
+rounds = 3
+seeds = 2
+[data]
+kind = "arrays"
+path = "{path}"
+[model]
+kind = "logistic"
+[local]
+tau = 1
+b = 5
+eta = 0.1
+[[selector]]
+kind = "rand"
+m = 2
+[[selector]]
+kind = "pow-d"
+m = 2
+d = 3
+"""
+
+
+def table_of(path, clients, turned):
+    rows = [f"{n % clients},{n % 7},{(n % 7 > 3) ^ turned:d}" for n in range(20 * clients)]
+    path.write_text("\n".join(["client,height,label", *rows]) + "\n")
+
+
+def final_losses(folder):
+    done = fedpick("report", folder)
+    assert done.exit_code == 0, done.output
+    return json.loads((folder / "summary.json").read_text()), done
+
+
+def test_runs_of_data_that_were_edited_are_not_averaged_with_those_before(tmp_path):
+    data, toml, folder = tmp_path / "d.csv", tmp_path / "e.toml", tmp_path / "out"
+    toml.write_text(EXPERIMENT.format(path=data))
+    table_of(data, 6, turned=False)
+    assert fedpick("run", toml, "-o", folder, "-q").exit_code == 0
+    first, _ = final_losses(folder)
+    table_of(data, 8, turned=True)
+    again = fedpick("run", toml, "-o", folder, "-q")
+    assert "ignoring" not in again.stderr  # the page and the summary are fedpick's
+    second, done = final_losses(folder)
+    assert f"4 runs from before {data} was edited are left out" in done.stderr
+    assert [one["seeds"] for one in second["strategies"]] == [2, 2]
+    assert second["strategies"] != first["strategies"]
+    table_of(data, 6, turned=False)
+    assert final_losses(folder)[0]["strategies"] == first["strategies"]
+    data.unlink()
+    lost = fedpick("report", folder)
+    assert lost.exit_code == 1
+    assert f"holds runs from before and after {data} was edited, and none of it as it is now" in lost.stderr
+
+
+def test_runs_that_nothing_tells_apart_are_named(small, tmp_path):
+    store = RunStore(shutil.copytree(small, tmp_path / "out"))
+    (tmp_path / "out" / "summary.json").unlink()
+    identity = next(store.identities())
+    run = store.load(identity)
+    about = {name: value for name, value in run.about.items() if name not in ("contents", "identity")}
+    store.save("0" * 16, about, run.arrays, run.summary)
+    wrong = fedpick("report", tmp_path / "out")
+    assert wrong.exit_code == 1
+    assert (
+        f"report: runs must differ in their settings or their seeds, and 0000000000000000, {identity} do not"
+        in wrong.stderr
+    )
 
 
 def test_data_are_described_as_json_and_errors_are_their_own():

@@ -100,29 +100,37 @@ def runs_of(folder):
     return {identity: store.load(identity) for identity in store.identities()}
 
 
-def test_a_server_that_is_killed_at_fifty_random_moments_plays_the_same_rounds(tmp_path):
-    killed("federation", tmp_path / "whole", kills=0, seed=0, longest=0)
-    struck = killed("federation", tmp_path / "killed", kills=50, seed=1, longest=3)
-    assert struck >= 10, struck
-    (whole,), (other,) = (runs_of(tmp_path / name).values() for name in ("whole", "killed"))
-    for name in ("records/clients", "records/weights", "records/train_loss", "metrics/loss"):
-        np.testing.assert_array_equal(other.arrays[name], whole.arrays[name], err_msg=name)
-    assert np.isfinite(other.arrays["metrics/loss"][1:]).all()  # no evaluation is lost
-    assert not list((tmp_path / "killed").rglob(".part-*"))
-    assert not list((tmp_path / "killed").rglob(".broken-*"))
+def killed_a_hundred_times(what, tmp_path, longest):
+    """A run that was left alone, and as many as it takes that were struck down, at a hundred moments in all."""
+    killed(what, tmp_path / "whole", kills=0, seed=0, longest=0)
+    folders, struck = [], 0
+    while struck < 100:
+        folders.append(tmp_path / f"killed-{len(folders)}")
+        struck += killed(what, folders[-1], kills=10, seed=len(folders), longest=longest)
+        assert len(folders) < 50, f"struck down {struck} times only"
+    return runs_of(tmp_path / "whole"), folders
 
 
-def test_a_comparison_that_is_killed_at_fifty_random_moments_is_the_same(tmp_path):
-    killed("compare", tmp_path / "whole", kills=0, seed=0, longest=0)
-    struck = sum(killed("compare", tmp_path / f"killed-{seed}", kills=10, seed=seed, longest=20) for seed in range(5))
-    assert struck >= 10, struck
-    whole = runs_of(tmp_path / "whole")
-    for seed in range(5):
-        other = runs_of(tmp_path / f"killed-{seed}")
+def test_a_server_that_is_killed_at_a_hundred_random_moments_plays_the_same_rounds(tmp_path):
+    runs, folders = killed_a_hundred_times("federation", tmp_path, 3)
+    (whole,) = runs.values()
+    for folder in folders:
+        (other,) = runs_of(folder).values()
+        for name in ("records/clients", "records/weights", "records/train_loss", "metrics/loss"):
+            np.testing.assert_array_equal(other.arrays[name], whole.arrays[name], err_msg=name)
+        assert np.isfinite(other.arrays["metrics/loss"][1:]).all()  # no evaluation is lost
+        assert not list(folder.rglob(".part-*"))
+        assert not list(folder.rglob(".broken-*"))
+
+
+def test_a_comparison_that_is_killed_at_a_hundred_random_moments_is_the_same(tmp_path):
+    whole, folders = killed_a_hundred_times("compare", tmp_path, 12)
+    summary = json.loads((tmp_path / "whole" / "summary.json").read_text())
+    for folder in folders:
+        other = runs_of(folder)
         assert other.keys() == whole.keys()
         for identity, run in whole.items():
             for name, values in run.arrays.items():
                 np.testing.assert_array_equal(other[identity].arrays[name], values)
-        summaries = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("whole", f"killed-{seed}")]
-        assert summaries[0] == summaries[1]
-        assert not list((tmp_path / f"killed-{seed}").rglob(".part-*"))
+        assert json.loads((folder / "summary.json").read_text()) == summary
+        assert not list(folder.rglob(".part-*"))

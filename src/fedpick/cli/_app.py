@@ -75,7 +75,7 @@ def compare_app(
     clients = machine.clients(app)
     runs = make_runs(app, strategies or STRATEGIES, clients=clients, seeds=SEEDS if seeds is None else seeds, **wanted)
     check_page(output)
-    store = open_store(output, "compare", "report.html", "summary.json", "comparisons")
+    store = open_store(output, "compare")
     left = sum(run.identity not in store for run in runs)
     if shown:
         stored = f", {len(runs) - left} of them stored" if left < len(runs) else ""

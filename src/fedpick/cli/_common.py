@@ -169,7 +169,7 @@ def open_store(output: Path, command: str, *written: str) -> Any:
     from fedpick.storage import RunStore
 
     store = RunStore(output)
-    for path in store.unknown_files(written):
+    for path in store.unknown_files((*written, "report.html", "summary.json", "comparisons")):
         typer.echo(f"{command}: ignoring {path}: not written by fedpick", err=True)
     return store
 

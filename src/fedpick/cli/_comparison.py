@@ -22,7 +22,7 @@ def finish(report: Any, output: Path, summary: Any, *, csv: Path | None, as_json
     """
     from fedpick.compare import set_aside, write_report
 
-    set_aside(output, report)
+    report = set_aside(output, report)
     page, plain = write_report(report, output, summary)
     if csv is not None:
         report.runs().to_csv(csv)

@@ -192,7 +192,7 @@ def compare(
         if metric.startswith("test") and not summary.test:
             raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
         check_page(output)
-        store = open_store(output, "compare", "report.html", "summary.json", "comparisons")
+        store = open_store(output, "compare")
         if shown:
             size = f"{len(chosen)} strategies, {len(chosen[0].seeds)} seeds, {chosen[0].rounds} rounds"
             typer.echo(f"{summary}\n{size}", err=True)

@@ -74,7 +74,7 @@ def report(
                 summary = None if report.real else from_plain(report.experiments[0])[0].federation().summary()
             except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
                 typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
-            set_aside(folder, report)
+            report = set_aside(folder, report)
             running = report.real and refresh > 0
             if tensorboard is not None:
                 _log(report.comparison, lambda: TensorBoard(tensorboard))

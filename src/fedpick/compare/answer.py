@@ -71,7 +71,7 @@ def _fault(compared: Compared, name: str) -> str:
     """Why a strategy has not learnt; "" where it has."""
     result = compared.of(name)
     metric = _learnt(compared, name)
-    values = result.metric(metric).mean(axis=0)
+    values = _curve(result, metric)
     better = values[-1] > values[0] if result.rises(metric) else values[-1] < values[0]
     # What the first model was worth is not known in every federation.
     if np.isfinite(values[-1]) and (better or not np.isfinite(values[0])):
@@ -97,6 +97,15 @@ def _learnt(compared: Compared, name: str) -> str:
     return (*of_the_first, *known, compared.metric)[0]
 
 
+def _curve(result: Result, metric: str) -> Numbers:
+    """A metric at each evaluation, the mean over the seeds; without those at the end at which others were measured."""
+    values: Numbers = result.metric(metric).mean(axis=0)
+    losses = [result.metric(name)[:, -1] for name in ("loss", "test_loss")]
+    if np.isfinite(values).any() and not np.isfinite(values[-1]) and any(np.isfinite(loss).all() for loss in losses):
+        return values[: np.flatnonzero(np.isfinite(values))[-1] + 1]
+    return values
+
+
 def _known(result: Result, metric: str) -> bool:
     return bool(np.isfinite(result.metric(metric)).any())
 
@@ -120,16 +129,17 @@ def _sentence(compared: Compared, fault: str, names: list[str]) -> str:
         return f"Nobody who trained came back in any round of {who}: look at the deadline and the failures."
     if fault == "not evaluated":
         return f"Nothing was evaluated in the runs of {who}, so that nobody knows what they learnt."
-    loss = compared.of(names[0]).metric("loss").mean(axis=0)
     if fault == "not finite":
-        first = int(compared.of(names[0]).evaluated[np.argmin(np.isfinite(loss))])
+        values = _curve(compared.of(names[0]), _learnt(compared, names[0]))
+        finite = np.flatnonzero(np.isfinite(values))
+        first = int(compared.of(names[0]).evaluated[finite[-1] + 1 if finite.size else 0])
         since = f" after round {first}" if len(names) == 1 else ""
         return f"The loss of {who} did not stay finite{since}: try a smaller learning rate, or standardised inputs."
     if fault == "nothing to learn":
         return f"The loss of {who} is 0 from the start: there is nothing to learn, as with one label only."
     metric = _learnt(compared, names[0])
     result = compared.of(names[0])
-    values, rises = result.metric(metric).mean(axis=0), result.rises(metric)
+    values, rises = _curve(result, metric), result.rises(metric)
     began, ended = (f"{100 * n:.1f} %" if is_accuracy(metric) else f"{n:.3g}" for n in (values[0], values[-1]))
     went = f"went from {began} to {ended}" if len(names) == 1 else f"did not {'rise' if rises else 'fall'}"
     what = metric.replace("_", " ")
@@ -139,8 +149,8 @@ def _sentence(compared: Compared, fault: str, names: list[str]) -> str:
 def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str:
     base, goal = compared.baseline, compared.goal
     gains = {name: compared.speed_up(name, _each(others)) for name in others}
-    # Who does not always get there has a bound on its factor, which does not make it the first.
-    best = max(reached, key=lambda name: min(gains[name].mean, 1.0 if compared.bound(name) == "at most" else np.inf))
+    # Who gets there more often is first, however fast others are where they do.
+    best = max(reached, key=lambda name: (np.isfinite(compared.rounds_of(name)).mean(), gains[name].mean))
     gain, bound = gains[best], compared.bound(best)
     money = compared.currency
     size = f"it is {bound} {gain.mean:.2f} times as {money.adjective} as {base} to {goal}".replace("  ", " ")

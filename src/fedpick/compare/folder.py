@@ -5,6 +5,7 @@ folder/comparisons/NAME.html, .json  those before it
 """
 
 import json
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from fedpick.results import Result, concatenate
 from fedpick.storage import RunStore, StoredRun, write_atomic
 from fedpick.text import shown
 
+LOG = logging.getLogger("fedpick")
 PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
 METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, unless one is named
 LAST_POLLS = 200  # rounds of which a page says who was asked
@@ -111,33 +113,62 @@ def report_on_runs(
     return _side_by_side(store, stored, ACCURACY_FIRST, identities=tuple(identities), **wanted)
 
 
-def set_aside(folder: Path, report: ComparisonReport) -> None:
+def set_aside(folder: Path, report: ComparisonReport) -> ComparisonReport:
     """Keep the comparison in a folder under its name, where another is about to take its place.
+
+    Returns the one that comes, under a name that no other has; one that was here before has the name that it had.
 
     Args:
         folder: The folder.
         report: The comparison that comes.
     """
+    experiments = json.loads(json.dumps(list(report.experiments)))
+    kept = _glance(folder / SUMMARY)
+    if kept is not None and not kept["all_runs"]:
+        if kept["experiments"] == experiments:
+            return replace(report, name=str(kept.get("name") or report.name))
+        name = _move(folder, kept)
+        LOG.warning("the comparison before it is kept: fedpick report %s --name %s", folder, name)
+    if report.all_runs:
+        return report
+    for path in sorted((folder / EARLIER).glob("*.json")):
+        earlier = _glance(path)
+        if earlier is not None and earlier["experiments"] == experiments:
+            path.unlink()
+            path.with_suffix(".html").unlink(missing_ok=True)  # both are written again, as the last
+            return replace(report, name=path.stem)
+    return replace(report, name=_free_name(folder, report.name))
+
+
+def _glance(path: Path) -> Plain | None:
+    """A summary, if it is one."""
     try:
-        kept = json.loads((folder / SUMMARY).read_text())
-        if not kept["all_runs"] and kept["experiments"] != json.loads(json.dumps(list(report.experiments))):
-            _move(folder, kept)
+        kept: Plain = json.loads(path.read_text())
+        _ = (kept["all_runs"], kept["experiments"])
+        return kept
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return  # no summary: one is written
+        return None
 
 
-def _move(folder: Path, kept: Plain) -> None:
-    """Move the last comparison to the earlier ones."""
-    name = re.sub(r"[^\w.-]+", "-", str(kept.get("name"))).strip(".-") or "comparison"
+def _free_name(folder: Path, name: str) -> str:
+    """The name, as a file may have it, with a number where an earlier comparison has it."""
+    name = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "comparison"
     taken, place = name, 1
     while (folder / EARLIER / f"{taken}.json").exists():
         place += 1
         taken = f"{name}-{place}"
-    text = json.dumps({**kept, "name": taken}, indent=1)
-    write_atomic(folder / EARLIER / f"{taken}.json", text + "\n", owner="report")
+    return taken
+
+
+def _move(folder: Path, kept: Plain) -> str:
+    """Move the last comparison to the earlier ones; the name that it has there."""
+    name = _free_name(folder, str(kept.get("name") or ""))
+    text = json.dumps({**kept, "name": name}, indent=1)
+    write_atomic(folder / EARLIER / f"{name}.json", text + "\n", owner="report")
     (folder / SUMMARY).unlink()
     if (folder / PAGE).is_file():
-        (folder / PAGE).replace(folder / EARLIER / f"{taken}.html")
+        (folder / PAGE).replace(folder / EARLIER / f"{name}.html")
+    return name
 
 
 def check_page(folder: Path) -> None:
@@ -201,6 +232,7 @@ def _side_by_side(
     by: str | None,
     **about: Any,
 ) -> ComparisonReport:
+    stored = _of_one_version(stored, store.folder)
     groups = sorted(_groups(list(stored.values())), key=lambda group: _place(group[0].get("selector")))
     plains = tuple(plain for plain, _ in groups)
     _check_alike(plains, store.folder)
@@ -249,6 +281,35 @@ def _padded(value: Any) -> Any:
     return f"{value:020.6f}" if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+def _of_one_version(stored: dict[str, StoredRun], folder: Path) -> dict[str, StoredRun]:
+    """The runs; where a file that decides them was edited in between, those of the file as it is now."""
+    versions: dict[str, dict[str, StoredRun]] = {}
+    for run in stored.values():
+        for file, content in run.about.get("contents", {}).items():
+            versions.setdefault(file, {})[content] = run
+    edited = {file: _content(file, next(iter(runs.values()))) for file, runs in versions.items() if len(runs) > 1}
+    present = {
+        identity: run
+        for identity, run in stored.items()
+        if all(run.about.get("contents", {}).get(file, content) == content for file, content in edited.items())
+    }
+    if not present:
+        rule = f"holds runs from before and after {', '.join(edited)} was edited, and none of it as it is now"
+        raise ValueError(f"report: {str(folder)!r} {rule}; run the experiment again")
+    if len(present) < len(stored):
+        number = len(stored) - len(present)
+        LOG.warning("report: %d runs from before %s was edited are left out", number, ", ".join(edited))
+    return present
+
+
+def _content(file: str, run: StoredRun) -> str | None:
+    """The sum of a file of a run as it is now; None where it cannot be read."""
+    try:
+        return from_plain(run.about["experiment"])[0].contents.get(file)
+    except (ValueError, OSError, ModuleNotFoundError):
+        return None
+
+
 def _check_alike(plains: Sequence[Plain], folder: Path) -> None:
     """Raise where strategies and other settings differ: what is compared would not be the strategies."""
     if len({json.dumps(plain.get("selector"), sort_keys=True) for plain in plains}) == 1:
@@ -277,7 +338,11 @@ def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
     found = []
     for members in min(ways, key=len):
         members.sort(key=lambda run: int(run.about["seed"]))
-        plain = {**members[0].about["experiment"], "seeds": [run.about["seed"] for run in members]}
+        seeds = [int(run.about["seed"]) for run in members]
+        if len(set(seeds)) < len(seeds):  # of a version that did not store what the files held
+            names = ", ".join(str(run.about["identity"]) for run in members if seeds.count(int(run.about["seed"])) > 1)
+            raise ValueError(f"report: runs must differ in their settings or their seeds, and {names} do not")
+        plain = {**members[0].about["experiment"], "seeds": seeds}
         found.append((plain, concatenate([result_of(run) for run in members])))
     return found
 

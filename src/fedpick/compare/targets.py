@@ -48,12 +48,12 @@ def winner_of(compared: Comparison) -> str:
 
 
 def leader_of(compared: Comparison) -> str:
-    """The strategy that the cards are about: the winner, or the fastest of the others."""
+    """The strategy that the cards are about: the winner, or who of the others gets there most often, and first."""
     others = [name for name in compared.names if name != compared.baseline]
     won = winner_of(compared)
     if (won and won != compared.baseline) or not others:
         return won or compared.baseline
-    return max(others, key=lambda name: (np.isfinite(compared.rounds_of(name)).any(), compared.speed_up(name).mean))
+    return max(others, key=lambda name: (np.isfinite(compared.rounds_of(name)).mean(), compared.speed_up(name).mean))
 
 
 def speed_up_chart(compared: Comparison, moved: list[Comparison]) -> Chart | None:

@@ -21,6 +21,7 @@ from fedpick.validation import check_kind, check_strategy, flag, one_of, require
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
 MOST_SEEDS = 100_000
 MOST_RUNS = 1_000_000
+MOST_DRAWN = 1_000_000  # clients whose devices are drawn
 _PARTS = {"local": sim.Local, "server": sim.Server, "failures": sim.Failures, "devices": sim.Devices}
 KINDS: dict[str, type[Any]] = {**_PARTS, "liars": sim.Liars, "seeds": tuple, "name": str}
 EXTENT = (20_000, 100, 10)  # samples, inputs and outputs of data that do not say theirs
@@ -101,6 +102,14 @@ class Experiment:
     def _plain(self) -> Plain:
         plain: Plain = config.unstructure(self)
         return plain
+
+    @property
+    def contents(self) -> dict[str, str]:
+        """The files that decide its runs, with their SHA-256 sums: data by path, code of one's own by address."""
+        files = ((self.data, "path"), (self.availability, "path"), (self.model, "base"))
+        named = ((getattr(part, field, type(part).__name__), getattr(part, "sha256", None)) for part, field in files)
+        sums = {str(name): found for name, found in named if found}
+        return sums | own_code({name: part for name, part in self._plain.items() if name != "name"})
 
     def canonical(self, seed: int) -> Plain:
         """All that decides the run of this seed as plain data; data files and code of one's own by their content."""
@@ -250,6 +259,11 @@ def _devices(plain: Plain, experiment: Experiment, folder: Path) -> sim.Devices:
     rest = {name: value for name, value in plain.items() if name not in ("kind", *own[kind])}
     options = vars(config.structure(rest, sim.Devices, "experiment: devices"))
     K = experiment.federation().num_clients
+    if K > MOST_DRAWN:
+        rule = (
+            f"one for all clients where these are more than {MOST_DRAWN:,} (those that are drawn are stored one by one)"
+        )
+        raise ValueError(f"experiment: devices must be {rule}, got {kind} for {K:,}")
     if kind == "lognormal":
         return sim.Devices.lognormal(K, **given, **options)
     if not isinstance(given.get("path"), str):

@@ -229,6 +229,7 @@ def _save(store: RunStore, run: Run, result: Result, row: int, seconds: float) -
     about = {
         "seed": run.seed,
         "experiment": experiment.to_plain(),
+        "contents": experiment.contents,
         "model_bytes": result.model_bytes,
         "seconds": round(seconds, 3),
     }

@@ -118,9 +118,11 @@ class History:
         clients, weights = np.full((rounds, seats), -1, np.int32), np.zeros((rounds, seats), np.float32)
         for t, row in enumerate(self.rows):
             clients[t, : len(row.clients)], weights[t, : len(row.weights)] = row.clients, row.weights
-        found: dict[str, NDArray[Any]] = {"share": share.astype(np.float32), "evaluated": np.arange(rounds + 1)}
+        # A server that ended, or is, between a round's training and its evaluation has not measured its last model.
+        evaluated = range(1 + max((t for t, values in self.measured.items() if values), default=rounds))
+        found: dict[str, NDArray[Any]] = {"share": share.astype(np.float32), "evaluated": np.array(evaluated)}
         for name in METRICS:
-            values = [self.measured.get(t, {}).get(name, math.nan) for t in range(rounds + 1)]
+            values = [self.measured.get(t, {}).get(name, math.nan) for t in evaluated]
             found[f"metrics/{name}"] = np.asarray(values, np.float32)
         found |= {"records/clients": clients, "records/weights": weights}
         for name in ("train_loss", *COUNTS, *COSTS):
