@@ -386,6 +386,7 @@ WRONG = {
     "no rows": (["compare", "norows.npz"], "above 0", "got 0 and 0"),
     "wrong target": (["compare", "--target", "low"], "target must be a number", "got 'low'"),
     "target without a metric": (["compare", "--metric", "los", "--target", "1"], "metric must be one of", "got 'los'"),
+    "a loss in percent": (["compare", "--metric", "loss", "--target", "80%"], "percentages are of accuracies", "'80%'"),
     "an accuracy above 1": (["compare", "--metric", "test_accuracy", "--target", "80"], "such as 0.8 or 80%", "got 80"),
     "no test set": (
         ["compare", "few.npz", "--metric", "test_accuracy", "--target", "0.5"],

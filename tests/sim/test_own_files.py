@@ -94,6 +94,30 @@ def test_columns_are_named_or_matched(csv):
     assert Arrays(str(csv), client="station", x=("[rw]*n*",), y="cover").federation().x.shape[1] == 2
 
 
+def test_a_pattern_of_inputs_does_not_take_the_labels_and_the_clients(tmp_path, caplog):
+    rows = [f"{n % 3},{n / 7:.3f},{n / 5:.3f},{n % 2}" for n in range(30)]
+    path = tmp_path / "c.csv"
+    path.write_text("\n".join(["client,c1,c2,class", *rows]) + "\n\n\n")  # with empty lines at the end
+    for pattern in ("c*", "*"):
+        with caplog.at_level(logging.INFO, "fedpick"):
+            federation = Arrays(str(path), x=(pattern,), test_share=0.0).federation()
+        assert federation.x.shape == (30, 2)
+        assert "x = c1, c2" in caplog.messages[-1]
+    assert from_frame(polars.read_csv(path)[:30], x="c*").x.shape[1] == 2
+    with pytest.raises(ValueError, match=r"from_frame: test_share must be at least 0 and below 1, got 1\.0"):
+        from_frame(polars.read_csv(path)[:30], test_share=1.0)
+
+
+def test_the_row_numbers_that_pandas_writes_are_no_input(csv, tmp_path, caplog):
+    pandas.DataFrame(TABLE).to_csv(tmp_path / "index.csv")
+    with caplog.at_level(logging.INFO, "fedpick"):
+        same(
+            Arrays(str(tmp_path / "index.csv"), client="station").federation(),
+            Arrays(str(csv), client="station").federation(),
+        )
+    assert "x = rain, wind (without a column without a name, remark)" in caplog.text
+
+
 def test_a_partition_makes_clients_where_no_column_does(csv):
     federation = Arrays(str(csv), Dirichlet(K=4, alpha=5.0, least=1), y="cover", x=("rain",)).federation()
     assert federation.num_clients == 4
@@ -109,6 +133,14 @@ WRONG = {
     "no such input": (
         {"client": "station", "x": ("rian",)},
         "must hold rian, got station, rain, .*did you mean 'rain'",
+    ),
+    "labels as inputs": (
+        {"client": "station", "y": "cover", "x": ("rain", "cover")},
+        "x must be other columns than the labels' and the clients', got 'cover'",
+    ),
+    "clients as labels": (
+        {"client": "station", "y": "station"},
+        "y and client must be different columns, got 'station' for both",
     ),
     "words as inputs": ({"client": "station", "x": ("remark",)}, r"remark must be numbers, got 'fine'"),
     "numbers as labels": ({"client": "station", "y": "rain"}, "rain must be whole numbers or words, got .* in line 2"),

@@ -188,6 +188,7 @@ def compare(
         summary = chosen[0].federation().summary()
         metric = metric or default_metric(chosen[0], target, bool(summary.test))
         check_target(metric, value, chosen[0].metrics.names)
+        check_percent("compare", target, metric)
         check_direction("compare", metric, resolve_metrics("compare", chosen[0].metrics.test))
         if metric.startswith("test") and not summary.test:
             raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
@@ -222,6 +223,13 @@ def number(text: str | None) -> float | None:
         return float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)
     except ValueError:
         raise ValueError(f"compare: target must be a number such as 0.5 or 80%, got {shown(text)}") from None
+
+
+def check_percent(command: str, target: str | None, metric: str) -> None:
+    """Raise where a loss is given as a percentage."""
+    if target is not None and target.endswith("%") and metric.endswith("loss"):
+        cure = "percentages are of accuracies, --metric test_accuracy"
+        raise ValueError(f"{command}: target must be a number where the metric is {metric} ({cure}), got {target!r}")
 
 
 def metrics_asked(metrics: str | None, target: str | None) -> tuple[tuple[str, ...], str | None]:

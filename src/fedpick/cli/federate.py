@@ -116,7 +116,7 @@ def _show(result: "Result", settings: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(title=f"{settings['strategy']}, {settings['clients']} clients", box=box.SIMPLE_HEAD)
-    for name in ("round", "trained", "train loss", "test loss", "accuracy, %", "seconds"):
+    for name in ("round", "clients trained", "train loss", "test loss", "accuracy, %", "seconds"):
         table.add_column(name, justify="right")
     records = {name: values[0] for name, values in result.records.items()}
     for t in range(result.rounds):

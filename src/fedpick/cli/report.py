@@ -61,7 +61,7 @@ def report(
     """
     with cli_errors(debug, data=data):
         from fedpick.cli._comparison import show
-        from fedpick.cli.compare import number
+        from fedpick.cli.compare import check_percent, number
         from fedpick.compare import load_report, set_aside, write_report
         from fedpick.experiment import from_plain
         from fedpick.results import MLflow, TensorBoard
@@ -69,6 +69,7 @@ def report(
         def write(refresh: int = 0) -> Any:
             wanted: Any = {"name": name, "where": tuple(where or ()), "metric": metric, "by": by}
             report = load_report(folder, **wanted, value=number(target), command=command_line())
+            check_percent("report", target, report.comparison.metric)
             summary = None
             try:
                 summary = None if report.real else from_plain(report.experiments[0])[0].federation().summary()

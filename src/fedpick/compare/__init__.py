@@ -2,7 +2,8 @@
 
 from fedpick.compare.charts import partition_chart
 from fedpick.compare.comparison import Comparison
-from fedpick.compare.folder import check_page, load_report, report_on_runs, set_aside
+from fedpick.compare.earlier import check_page, set_aside
+from fedpick.compare.folder import load_report, report_on_runs
 from fedpick.compare.page import render_page, write_report
 from fedpick.compare.presets import DEFAULT_STRATEGIES, Choices, default_metric, make_experiments
 from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, report_on

@@ -1,12 +1,7 @@
-"""The comparisons in a folder of runs: the last one, those before it by their names, or all runs side by side.
-
-folder/report.html, summary.json     the comparison that was made or named last
-folder/comparisons/NAME.html, .json  those before it
-"""
+"""The comparison of a folder of runs: the last one, an earlier one by its name, or all runs side by side."""
 
 import json
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +10,16 @@ from typing import Any
 import numpy as np
 
 from fedpick import config
-from fedpick.compare.report import FORMAT, ComparisonReport, PolledRound, compare_results, report_on
+from fedpick.compare.earlier import SUMMARY, bring_back, read_summary
+from fedpick.compare.report import ComparisonReport, PolledRound, compare_results, report_on
 from fedpick.config import Plain, leaves
 from fedpick.experiment import differences, from_plain, result_of
 from fedpick.protocol import Selector
-from fedpick.registry import STRATEGIES, nearest
+from fedpick.registry import STRATEGIES
 from fedpick.results import Result, concatenate
-from fedpick.storage import RunStore, StoredRun, write_atomic
-from fedpick.text import shown
+from fedpick.storage import RunStore, StoredRun
 
 LOG = logging.getLogger("fedpick")
-PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
 METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, unless one is named
 LAST_POLLS = 200  # rounds of which a page says who was asked
 ACCURACY_FIRST = ("test_accuracy", "mean_accuracy", "loss", "test_loss")  # as ``compare`` has it
@@ -58,10 +52,10 @@ def load_report(
         rule = "must be a folder with runs (of compare, run or federate)"
         raise ValueError(f"report: {str(folder)!r} {rule}, and has none")
     if name is not None:
-        _bring_back(folder, name)
+        bring_back(folder, name)
     store, path = RunStore(folder), folder / SUMMARY
     if path.is_file() and not where:
-        kept = _read(path)
+        kept = read_summary(path)
         if not kept["all_runs"]:
             asked = kept.get("asked") or {**kept, "metric": kept["target"]["metric"]}
             asked = {name: asked.get(name) for name in ("metric", "value", "by", "command")}
@@ -111,105 +105,6 @@ def report_on_runs(
         raise ValueError(f"report: {str(store.folder)!r} {rule}; run compare again")
     wanted: Any = {"metric": metric, "value": value, "by": by, "command": command, "name": name}
     return _side_by_side(store, stored, ACCURACY_FIRST, identities=tuple(identities), **wanted)
-
-
-def set_aside(folder: Path, report: ComparisonReport) -> ComparisonReport:
-    """Keep the comparison in a folder under its name, where another is about to take its place.
-
-    Returns the one that comes, under a name that no other has; one that was here before has the name that it had.
-
-    Args:
-        folder: The folder.
-        report: The comparison that comes.
-    """
-    experiments = json.loads(json.dumps(list(report.experiments)))
-    kept = _glance(folder / SUMMARY)
-    if kept is not None and not kept["all_runs"]:
-        if kept["experiments"] == experiments:
-            return replace(report, name=str(kept.get("name") or report.name))
-        name = _move(folder, kept)
-        LOG.warning("the comparison before it is kept: fedpick report %s --name %s", folder, name)
-    if report.all_runs:
-        return report
-    for path in sorted((folder / EARLIER).glob("*.json")):
-        earlier = _glance(path)
-        if earlier is not None and earlier["experiments"] == experiments:
-            path.unlink()
-            path.with_suffix(".html").unlink(missing_ok=True)  # both are written again, as the last
-            return replace(report, name=path.stem)
-    return replace(report, name=_free_name(folder, report.name))
-
-
-def _glance(path: Path) -> Plain | None:
-    """A summary, if it is one."""
-    try:
-        kept: Plain = json.loads(path.read_text())
-        _ = (kept["all_runs"], kept["experiments"])
-        return kept
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
-def _free_name(folder: Path, name: str) -> str:
-    """The name, as a file may have it, with a number where an earlier comparison has it."""
-    name = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "comparison"
-    taken, place = name, 1
-    while (folder / EARLIER / f"{taken}.json").exists():
-        place += 1
-        taken = f"{name}-{place}"
-    return taken
-
-
-def _move(folder: Path, kept: Plain) -> str:
-    """Move the last comparison to the earlier ones; the name that it has there."""
-    name = _free_name(folder, str(kept.get("name") or ""))
-    text = json.dumps({**kept, "name": name}, indent=1)
-    write_atomic(folder / EARLIER / f"{name}.json", text + "\n", owner="report")
-    (folder / SUMMARY).unlink()
-    if (folder / PAGE).is_file():
-        (folder / PAGE).replace(folder / EARLIER / f"{name}.html")
-    return name
-
-
-def check_page(folder: Path) -> None:
-    """Raise where report.html in a folder is not fedpick's: it is not overwritten."""
-    page = folder / PAGE
-    if page.is_file() and b"fedpick" not in page.read_bytes():
-        raise ValueError(f"compare: {page} must be fedpick's to be written again, and is not; choose another folder")
-
-
-def _bring_back(folder: Path, name: str) -> None:
-    """Make an earlier comparison the last."""
-    current = _read(folder / SUMMARY) if (folder / SUMMARY).is_file() else None
-    if current is not None and current.get("name") == name:
-        return
-    known = sorted(path.stem for path in (folder / EARLIER).glob("*.json"))
-    if name not in known:
-        known += [str(current["name"])] if current is not None and current.get("name") else []
-        rule = f"must be one of the comparisons in {folder} ({', '.join(known) or 'none'})"
-        raise ValueError(f"report: name {rule}, got {shown(name)}{nearest(name, known)}")
-    path = folder / EARLIER / f"{name}.json"
-    kept = path.read_text()
-    path.unlink()
-    path.with_suffix(".html").unlink(missing_ok=True)  # it is drawn again
-    if current is not None:
-        _move(folder, current)
-    write_atomic(folder / SUMMARY, kept, owner="report")
-
-
-def _read(path: Path) -> Plain:
-    try:
-        kept: Plain = json.loads(path.read_text())
-        if kept["format"] != FORMAT:
-            raise ValueError(f"its format is {shown(kept['format'])}, and this fedpick reads {FORMAT}")
-        if not kept["all_runs"] and not kept.get("runs"):
-            [from_plain(plain)[0] for plain in kept["experiments"]]
-        _ = (kept["target"]["metric"], kept["value"], kept["command"], dict(kept.get("asked") or {}))
-        return kept
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
-        raise ValueError(
-            f"report: {path} must be a summary that fedpick wrote ({error}); remove it to start anew"
-        ) from None
 
 
 def _has(plain: Plain, where: Sequence[str]) -> bool:

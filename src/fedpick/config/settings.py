@@ -36,9 +36,10 @@ def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
     try:
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # what the parsers raise, and a number of 5,000 digits
-        kind = path.suffix[1:].upper() or "TOML"
+        kind = "JSON" if path.suffix == ".json" else "TOML"
         why = "it is nested too deeply" if isinstance(error, RecursionError) else shown(str(error))[1:-1]
-        raise ValueError(f"{owner}: {path} must be {kind}, got an error: {why}") from None
+        cure = "; data of your own go to fedpick compare" if path.suffix in (".csv", ".tsv") else ""
+        raise ValueError(f"{owner}: {path} must be {kind}, got an error: {why}{cure}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{owner}: {path} must hold a table, got {type(found).__name__}")
     check_depth(found, owner)

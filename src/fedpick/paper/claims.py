@@ -82,7 +82,7 @@ def about(number: float, claimed: float, most: float | None = None) -> Met:
 
 def above_zero(difference: Interval) -> Met:
     """Whether the mean of a difference is above 0."""
-    return "yes" if difference.low > 0 else "no" if difference.high <= 0 else "unclear"
+    return "yes" if difference.low > 0 else "no" if difference.high <= 0 and difference.low < 0 else "unclear"
 
 
 def dot_with_spread(name: str, panel: str, x: str, values: NDArray[Any]) -> ChartRow:

@@ -57,7 +57,7 @@ def _figure_2b(runs: ItemRuns) -> Outcome:
     chart = Chart("fig2b", "dots", title=title, text=text, y="skew", rows=tuple(rows))
     columns = ("K", "strategy", "rho-bar (w' = w)", "rho-tilde / rho-bar", "rho-bar over all pairs")
     remark = (
-        "rho-bar is defined as a minimum over all pairs of w and w'. Taken so it falls with d, far below 1 (last "
+        "rho-bar is defined as a minimum over all pairs of w and w'. Taken so it is far below 1 for every d (last "
         "column of the table); the paper's statements hold where w' = w, as in training, which is probably what was "
         "measured: the authors' released estimate for K = 30 and d = 6, 9, 15, 30 is 1.31, 1.45, 1.61, 1.80 for "
         "rho-bar and 1.78, 2.12, 2.69, 3.55 for the ratio, on another draw. See docs/theory.md."

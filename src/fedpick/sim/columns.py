@@ -56,6 +56,8 @@ def choose_columns(
     for name in (y, client):
         if name and name not in columns:
             raise ValueError(f"{owner} must hold {name}, got {few(columns)}{nearest(name, columns)}")
+    if y and y == client:
+        raise ValueError(f"{owner}: y and client must be different columns, got {y!r} for both")
     if not client and not partitioned:
         client = next((lower[word] for word in CLIENTS if word in lower and lower[word] != y), "")
         told += [f"client = {client}"] if client and client != "client" else []
@@ -68,9 +70,12 @@ def choose_columns(
             raise ValueError(f"{owner} must hold y, got {few(columns)}; or name the column of labels")
         told += [f"y = {y}"] if y != "y" else []
     inputs = _inputs(columns, x, (y, client), owner)
+    if x and inputs != tuple(x):
+        told.append(f"x = {few(inputs)}")
     if not x and inputs != ("x",):
         left = [name for name in columns if name not in (*inputs, y, client)]
-        told.append(f"x = {few(inputs)}" + (f" (without {few(left)})" if left else ""))
+        called = [name if name else "a column without a name" for name in left]
+        told.append(f"x = {few(inputs)}" + (f" (without {few(called)})" if left else ""))
         told += [
             f"{name} is left out because of {_words(columns[name])[0]!r}" for name in left if _mixed(columns[name])
         ]
@@ -85,22 +90,32 @@ def _are_labels(column: Numbers) -> bool:
 
 
 def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[str], owner: str) -> tuple[str, ...]:
-    if x:
-        found = [name for pattern in x for name in columns if name == pattern or fnmatch.fnmatchcase(name, pattern)]
-        for pattern in x:
-            if not any(name == pattern or fnmatch.fnmatchcase(name, pattern) for name in columns):
-                raise ValueError(f"{owner} must hold {pattern}, got {few(columns)}{nearest(pattern, columns)}")
-        return tuple(dict.fromkeys(found))
     rest = [name for name in columns if name not in others]  # which are read only where they may be inputs
+    if x:
+        found = []
+        for pattern in x:
+            if pattern in others:
+                raise ValueError(f"{owner}: x must be other columns than the labels' and the clients', got {pattern!r}")
+            matched = [name for name in rest if name == pattern or fnmatch.fnmatchcase(name, pattern)]
+            if not matched:
+                raise ValueError(f"{owner} must hold {pattern}, got {few(columns)}{nearest(pattern, columns)}")
+            found += matched
+        return tuple(dict.fromkeys(found))
     for word in WHOLE:
         if word in rest and (word == "x" or columns[word].ndim > 1):
             return (word,)
     numbers = tuple(name for name in rest if columns[name].dtype.kind in "iufb" and columns[name].ndim == 1)
+    numbers = tuple(name for name in numbers if not _are_row_numbers(name, columns[name]))
     if not numbers:
         words = [f"{name} has {word!r}" for name in rest for word in _words(columns[name])[:1]]
         why = f", and no numbers ({few(words)})" if words else ""
         raise ValueError(f"{owner} must hold x, got {few(columns)}{why}; or name the columns of inputs")
     return numbers
+
+
+def _are_row_numbers(name: str, column: Numbers) -> bool:
+    """Whether a column is the index that pandas writes in front, which on a sorted file would tell the labels."""
+    return (not name or name.startswith("Unnamed:")) and np.array_equal(column, np.arange(len(column)))
 
 
 def _words(column: Numbers) -> list[Any]:

@@ -119,7 +119,10 @@ def _csv(file: Path) -> dict[str, Numbers]:
         head = lines.readline()
     mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
     if importlib.util.find_spec("polars") is not None:  # ten times faster
-        columns = of_frame(_opened("read_csv", file, separator=mark, infer_schema_length=None))
+        frame = _opened("read_csv", file, separator=mark, infer_schema_length=None)
+        while len(frame) and not any(value is not None for value in frame.row(-1)):  # empty lines at the end
+            frame = frame[:-1]
+        columns = of_frame(frame)
         return {name: _parsed(one, mark) if one.dtype.kind == "U" else one for name, one in columns.items()}
     return _plain_csv(file, mark)
 

@@ -12,12 +12,13 @@ from fedpick.sim.partition import Partition
 from fedpick.sim.rows import plain
 from fedpick.sim.samples import Reading, make_federation
 from fedpick.text import brief
+from fedpick.validation import require
 
 
 def from_frame(
     frame: Any,
     *,
-    x: Sequence[str] = (),
+    x: str | Sequence[str] = (),
     y: str = "",
     client: str = "",
     test: Any = None,
@@ -31,7 +32,7 @@ def from_frame(
 
     Args:
         frame: The samples.
-        x: Columns of inputs, or patterns such as "pixel*"; by default all other columns of numbers.
+        x: Columns of inputs, or patterns such as "pixel*", one or several; by default all other columns of numbers.
         y: The column of labels; by default one called y, label, target ..., or the last.
         client: The column of clients; by default one called client, user, device ...
         test: A frame of the test set with the same columns.
@@ -46,6 +47,9 @@ def from_frame(
     >>> from_frame(frame).names
     Names(clients=('a', 'b'), labels=('dry', 'wet'))
     """
+    rule = "at least 0 and below 1"
+    require("from_frame", "test_share", test_share, rule, lambda share: (share >= 0) & (share < 1), one=True)
+    x = (x,) if isinstance(x, str) else x
     how = Reading(x, y, client, partition=partition, test_share=test_share, seed=seed, standardize=standardize)
     table = Table(of_frame(frame), None if test is None else of_frame(test), _words(frame))
     return make_federation(table, how, name=name, owner="from_frame: frame")

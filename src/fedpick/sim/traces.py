@@ -172,7 +172,9 @@ def read_devices(path: str, num_clients: int, seed: int = 0, **options: Any) -> 
         seed: What the devices are drawn by, one for each client.
         **options: Other fields of ``Devices``.
     """
-    known = [device for device in _devices(_existing(path)) if {"computation", "communication"} <= device.keys()]
+    known = [
+        device for device in _devices(_existing(path, "Devices")) if {"computation", "communication"} <= device.keys()
+    ]
     if not known:
         raise ValueError(f"Devices: {path!r} must hold computation and communication of devices, got none")
     drawn = [known[place] for place in _drawn(len(known), num_clients, seed)]
@@ -202,7 +204,7 @@ class _PlainUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it holds {module}.{name}")
 
 
-def _existing(path: str) -> Path:
+def _existing(path: str, owner: str = "TraceFile") -> Path:
     if not Path(path).is_file():
-        raise FileNotFoundError(f"TraceFile: path must be a file, got {path!r}, where there is none")
+        raise FileNotFoundError(f"{owner}: path must be a file, got {path!r}, where there is none")
     return Path(path)

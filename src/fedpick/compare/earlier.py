@@ -1,0 +1,130 @@
+"""The comparisons in a folder, by their names.
+
+folder/report.html, summary.json     the comparison that was made or named last
+folder/comparisons/NAME.html, .json  those before it
+"""
+
+import json
+import logging
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from fedpick.compare.report import FORMAT, ComparisonReport
+from fedpick.config import Plain
+from fedpick.experiment import from_plain
+from fedpick.registry import nearest
+from fedpick.storage import write_atomic
+from fedpick.text import shown
+
+LOG = logging.getLogger("fedpick")
+PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
+
+
+def set_aside(folder: Path, report: ComparisonReport) -> ComparisonReport:
+    """Keep the comparison in a folder under its name, where another is about to take its place.
+
+    Returns the one that comes, under a name that no other has; one that was here before has the name that it had.
+
+    Args:
+        folder: The folder.
+        report: The comparison that comes.
+    """
+    experiments = json.loads(json.dumps(list(report.experiments)))
+    kept = _glance(folder / SUMMARY)
+    if kept is not None and not kept["all_runs"]:
+        if kept["experiments"] == experiments:
+            return replace(report, name=str(kept.get("name") or report.name))
+        name = _move(folder, kept)
+        LOG.warning("the comparison before it is kept: fedpick report %s --name %s", folder, name)
+    if report.all_runs:
+        return report
+    for path in sorted((folder / EARLIER).glob("*.json")):
+        earlier = _glance(path)
+        if earlier is not None and earlier["experiments"] == experiments:
+            path.unlink()
+            path.with_suffix(".html").unlink(missing_ok=True)  # both are written again, as the last
+            return replace(report, name=path.stem)
+    return replace(report, name=_free_name(folder, report.name))
+
+
+def bring_back(folder: Path, name: str) -> None:
+    """Make an earlier comparison the last.
+
+    Args:
+        folder: The folder.
+        name: Its name.
+    """
+    current = read_summary(folder / SUMMARY) if (folder / SUMMARY).is_file() else None
+    if current is not None and current.get("name") == name:
+        return
+    known = sorted(path.stem for path in (folder / EARLIER).glob("*.json"))
+    if name not in known:
+        known += [str(current["name"])] if current is not None and current.get("name") else []
+        rule = f"must be one of the comparisons in {folder} ({', '.join(known) or 'none'})"
+        raise ValueError(f"report: name {rule}, got {shown(name)}{nearest(name, known)}")
+    path = folder / EARLIER / f"{name}.json"
+    kept = path.read_text()
+    path.unlink()
+    path.with_suffix(".html").unlink(missing_ok=True)  # it is drawn again
+    if current is not None:
+        _move(folder, current)
+    write_atomic(folder / SUMMARY, kept, owner="report")
+
+
+def check_page(folder: Path) -> None:
+    """Raise where report.html in a folder is not fedpick's: it is not overwritten."""
+    page = folder / PAGE
+    if page.is_file() and b"fedpick" not in page.read_bytes():
+        raise ValueError(f"compare: {page} must be fedpick's to be written again, and is not; choose another folder")
+
+
+def read_summary(path: Path) -> Plain:
+    """The summary of a comparison.
+
+    Args:
+        path: The file.
+    """
+    try:
+        kept: Plain = json.loads(path.read_text())
+        if kept["format"] != FORMAT:
+            raise ValueError(f"its format is {shown(kept['format'])}, and this fedpick reads {FORMAT}")
+        if not kept["all_runs"] and not kept.get("runs"):
+            [from_plain(plain)[0] for plain in kept["experiments"]]
+        _ = (kept["target"]["metric"], kept["value"], kept["command"], dict(kept.get("asked") or {}))
+        return kept
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise ValueError(
+            f"report: {path} must be a summary that fedpick wrote ({error}); remove it to start anew"
+        ) from None
+
+
+def _glance(path: Path) -> Plain | None:
+    """A summary, if it is one."""
+    try:
+        kept: Plain = json.loads(path.read_text())
+        _ = (kept["all_runs"], kept["experiments"])
+        return kept
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _free_name(folder: Path, name: str) -> str:
+    """The name, as a file may have it, with a number where an earlier comparison has it."""
+    name = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "comparison"
+    taken, place = name, 1
+    while (folder / EARLIER / f"{taken}.json").exists():
+        place += 1
+        taken = f"{name}-{place}"
+    return taken
+
+
+def _move(folder: Path, kept: Plain) -> str:
+    """Move the last comparison to the earlier ones; the name that it has there."""
+    name = _free_name(folder, str(kept.get("name") or ""))
+    text = json.dumps({**kept, "name": name}, indent=1)
+    write_atomic(folder / EARLIER / f"{name}.json", text + "\n", owner="report")
+    (folder / SUMMARY).unlink()
+    if (folder / PAGE).is_file():
+        (folder / PAGE).replace(folder / EARLIER / f"{name}.html")
+    return name
