@@ -69,7 +69,14 @@ def test_every_link_between_files_leads_somewhere(page):
     assert not broken, "\n".join(broken)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+HEAVY = ("availability-and-costs.md", "faq.md", "own-data.md", "simulator.md", "trust.md")  # in make test-all
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.name in HEAVY)) for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_the_code_on_the_page_runs(page):
     session = {"__name__": page.stem}
     for block in re.finditer(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):

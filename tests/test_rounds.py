@@ -22,7 +22,10 @@ run_seeds = jax.jit(jax.vmap(scan, in_axes=(None, 0, None)))
 
 FIRST = ("rand", "full", "pow-d", "rpow-d", "oort", "mixture")  # the others in make test-all
 SCANNED_ALIKE = ALIKE | {
+    "auto",
     "auto-c",
+    "clustered-similarity",
+    "mixture",
     "uniform",
     "cpow-d",
     "adapow-d",

@@ -177,6 +177,7 @@ def test_the_command_lists_families_and_names_unknown_ones(tmp_path):
     assert "map: families must be among synthetic; " in wrong.output
 
 
+@pytest.mark.slow
 def test_strategies_that_are_alike_gain_nothing(monkeypatch):
     """With m = K / 2, d = 2m and d = 5m are both all clients."""
     source = Source("small", lambda K, rng: Quadratic(K, seed=int(rng.integers(99))), QuadraticModel(10.0), b=1)

@@ -447,6 +447,7 @@ INTERRUPTIBLE = (
 )
 
 
+@pytest.mark.slow
 def test_an_interrupted_comparison_says_what_is_kept_and_goes_on(tmp_path, monkeypatch):
     arguments = ["compare", "quadratic", "--strategies", "rand,pow-d", "-o", "out", "--rounds", "2000", "--seeds", "2"]
     command = [sys.executable, "-c", INTERRUPTIBLE, *arguments]

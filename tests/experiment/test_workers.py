@@ -52,6 +52,7 @@ def test_pieces_are_all_of_the_runs_once():
         assert sorted(names) == sorted(_runs(experiments))
 
 
+@pytest.mark.slow
 def test_two_processes_store_the_runs_of_one(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     experiments, watched = from_plain(PLAIN), []

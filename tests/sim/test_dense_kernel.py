@@ -60,6 +60,7 @@ def test_bytes_are_multiplied_with_the_digits_of_tf32():
     np.testing.assert_allclose(kernel.loss, steps.loss, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_runs_are_a_batch_and_the_kernel_is_one_that_a_gpu_can_have():
     model = MLP((24, 10)).build(BYTES)
 

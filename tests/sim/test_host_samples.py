@@ -31,6 +31,7 @@ def test_what_is_fetched_gives_the_same_results(loss):
     same(*results)
 
 
+@pytest.mark.slow
 def test_runs_with_a_partition_each_share_what_is_on_the_host(monkeypatch):
     partitions = [Dirichlet(K=12, alpha=0.5, seed=seed) for seed in range(2)]
     options = {"rounds": 4, "every": 2, "seeds": 2}

@@ -43,6 +43,7 @@ def same(one, other):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_seats_over_four_devices(alone):
     same(alone["one device each"], alone["spread"])
 

@@ -350,7 +350,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("number", [2, pytest.param(50, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("make", [random_quadratic, random_logistic])
+@pytest.mark.parametrize("make", [random_quadratic, pytest.param(random_logistic, marks=pytest.mark.slow)])
 def test_every_bound_holds_at_every_round_of_so_many_problems(make, number, record_property):
     loose = {f"{kind} {type(selector).__name__}": [] for selector, kind in CASES}
     for seed in range(number):
@@ -362,6 +362,7 @@ def test_every_bound_holds_at_every_round_of_so_many_problems(make, number, reco
         assert min(ratios) >= 1
 
 
+@pytest.mark.slow
 def test_the_error_falls_like_1_over_t_for_rand_and_flattens_below_the_bias_for_pow_d():
     problem = two_clients(a=1.0, b=3.0, share=(0.8, 0.2))
     start, sigma, tau, rounds = np.array([4.0]), 1.0, 2, 4_000
