@@ -216,7 +216,9 @@ def main() -> None:
         if attack not in found.get(name, {}).get(defence, {})
     ]
     print(f"{machine.versions()} on {machine.describe()}: {len(wanted)} to play", flush=True)
-    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn")) as pool:
+    # A process that compiles some thousand programs runs out of memory maps: each plays a hundred.
+    options: Any = {"mp_context": get_context("spawn"), "max_tasks_per_child": 100}
+    with ProcessPoolExecutor(arguments.workers, **options) as pool:
         playing = {pool.submit(play, *each, arguments.rounds, draws): each for each in wanted}
         for count, done in enumerate(as_completed(playing), 1):
             name, defence, attack = playing[done]
