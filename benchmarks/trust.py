@@ -216,25 +216,26 @@ def main() -> None:
         if attack not in found.get(name, {}).get(defence, {})
     ]
     print(f"{machine.versions()} on {machine.describe()}: {len(wanted)} to play", flush=True)
-    # A process that compiles some thousand programs runs out of memory maps: each plays a hundred.
-    options: Any = {"mp_context": get_context("spawn"), "max_tasks_per_child": 100}
-    with ProcessPoolExecutor(arguments.workers, **options) as pool:
-        playing = {pool.submit(play, *each, arguments.rounds, draws): each for each in wanted}
-        for count, done in enumerate(as_completed(playing), 1):
-            name, defence, attack = playing[done]
-            try:
-                row = done.result()
-            except ValueError as error:  # a wrapper that cannot hold this strategy
-                print(f"{name}, {defence}: {error}", file=sys.stderr)
-                continue
-            found.setdefault(name, {}).setdefault(defence, {})[attack] = row
-            loss = np.exp(np.log(row["loss"]).mean())
-            print(
-                f"{time.strftime('%H:%M:%S')} {count} of {len(wanted)}: {name}, {defence}, {attack}: {loss:.3g}",
-                flush=True,
-            )
-            if arguments.json:
-                machine.write_json(arguments.json, {"versions": machine.versions(), "strategies": found})
+    count = 0
+    # A process that compiles some thousand programs runs out of memory maps: there are new ones now and then.
+    size = 150 * arguments.workers
+    for part in (wanted[first : first + size] for first in range(0, len(wanted), size)):
+        with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn")) as pool:
+            playing = {pool.submit(play, *each, arguments.rounds, draws): each for each in part}
+            for done in as_completed(playing):
+                name, defence, attack = playing[done]
+                count += 1
+                try:
+                    row = done.result()
+                except ValueError as error:  # a wrapper that cannot hold this strategy
+                    print(f"{name}, {defence}: {error}", file=sys.stderr)
+                    continue
+                found.setdefault(name, {}).setdefault(defence, {})[attack] = row
+                loss = np.exp(np.log(row["loss"]).mean())
+                said = f"{count} of {len(wanted)}: {name}, {defence}, {attack}: {loss:.3g}"
+                print(f"{time.strftime('%H:%M:%S')} {said}", flush=True)
+                if arguments.json:
+                    machine.write_json(arguments.json, {"versions": machine.versions(), "strategies": found})
 
 
 if __name__ == "__main__":

@@ -689,9 +689,80 @@ def test_runs_of_data_that_were_edited_are_not_averaged_with_those_before(tmp_pa
     table_of(data, 6, turned=False)
     assert final_losses(folder)[0]["strategies"] == first["strategies"]
     data.unlink()
-    lost = fedpick("report", folder)
+    lost = fedpick("report", folder)  # of all runs, of which those of the present file are wanted
     assert lost.exit_code == 1
     assert f"holds runs from before and after {data} was edited, and none of it as it is now" in lost.stderr
+
+
+OWN = """
+from fedpick import Ledger, pytree, sampling, static
+
+
+@pytree
+class Mine:
+    m: int = static()
+    poll = "none"
+
+    def init(self, num_clients):
+        return Ledger.init(num_clients)
+
+    def propose(self, key, state, clients):
+        return clients.available
+
+    def select(self, key, state, clients, candidates, losses):
+        return sampling.seat(*sampling.top_k(key, SIGN * clients.size.astype("float32"), candidates, self.m))
+
+    def observe(self, state, selection, report):
+        return state.observe(selection, report)
+"""
+
+
+def test_a_comparison_with_code_that_was_edited_is_shown_as_it_was_played(tmp_path):
+    def call(*arguments):  # in a process of its own, as code is read once
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, "-m", "fedpick", *map(str, arguments)]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    def play():
+        few = ["compare", "quadratic", "--rounds", "4", "--seeds", "2", "-q", "--set", "metrics.every=2"]
+        done = call(*few, "--strategies", "rand,mine.py:Mine", "-o", "out")
+        assert done.returncode == 0, done.stderr
+        return done
+
+    folder, file = tmp_path / "out", tmp_path / "mine.py"
+    file.write_text(OWN.replace("SIGN *", ""))
+    play()
+    first = json.loads((folder / "summary.json").read_text())
+    file.write_text(OWN.replace("SIGN *", "-"))
+    again = call("report", "out", "--by", "bytes")
+    assert again.returncode == 0, again.stderr
+    shown = json.loads((folder / "summary.json").read_text())
+    assert [one["final"] for one in shown["strategies"]] == [one["final"] for one in first["strategies"]]
+    second = play()
+    assert "the comparison before it is kept: fedpick report out --name quadratic" in second.stderr
+    assert json.loads((folder / "summary.json").read_text())["name"] == "quadratic-2"
+    file.unlink()  # nor is it needed to look at what it did
+    back = call("report", "out", "--name", "quadratic")
+    assert back.returncode == 0, back.stderr
+    shown = json.loads((folder / "summary.json").read_text())
+    assert [one["final"] for one in shown["strategies"]] == [one["final"] for one in first["strategies"]]
+    assert (folder / "comparisons" / "quadratic-2.html").is_file()
+    for run in (folder / "runs").iterdir():  # what cannot be shown is refused, and nothing is moved for it
+        if run.name in json.loads((folder / "comparisons" / "quadratic-2.json").read_text())["runs"]:
+            shutil.rmtree(run)
+    before = sorted(path.relative_to(folder) for path in folder.rglob("*.[hj]*"))
+    refused = call("report", "out", "--name", "quadratic-2")
+    assert refused.returncode == 1
+    assert "of its comparison, and does not; run compare again" in refused.stderr
+    assert sorted(path.relative_to(folder) for path in folder.rglob("*.[hj]*")) == before
+
+
+def test_auto_is_advised_where_it_is_surely_faster_with_its_own_price():
+    rand, fast = [60, 70, 65, 80, 72], [30, 33, 36, 38, 35]
+    sure = compared(rand=rand, fast=fast, auto=[31, 34, 36, 38, 36]).answer
+    assert sure.endswith(" Use auto, which needs no d: it is 1.98 times as fast as rand, with 0.51 times the traffic.")
+    wide = compared(rand=rand, fast=[30, 33, 46, 38, 35], auto=[90, 14, 66, 38, 36]).answer
+    assert wide.endswith(" Use fast: auto, which needs no d, does not beat rand for sure.")
 
 
 def test_runs_that_nothing_tells_apart_are_named(small, tmp_path):

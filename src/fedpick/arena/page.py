@@ -47,7 +47,12 @@ def render_arena(scores: Mapping[str, Scores], about: str) -> str:
     sections = (
         ("Where they end", "Parts of rand's last losses, and points of test accuracy.", ENDS, end_table),
         ("By step size", "Times as fast as rand, in rounds.", STEPS, step_table),
-        ("Where clients come and go", "Times as fast as rand, in rounds.", ROBUSTNESS, robustness_table),
+        (
+            "Where clients come and go",
+            "Times as fast as rand, in rounds, on the same data and model.",
+            ROBUSTNESS,
+            robustness_table,
+        ),
     )
     for title, text, columns, rows in sections:
         parts += [heading(title), paragraph(text, "soft"), table("", ("strategy", *columns), rows(scores))]

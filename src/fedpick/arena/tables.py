@@ -95,11 +95,28 @@ def step_table(scores: Mapping[str, Scores], currency: str = "rounds") -> list[l
 def robustness_table(scores: Mapping[str, Scores]) -> list[list[str]]:
     """A row for each strategy: its speed-up over rand where all clients are there, and where they come, go or fail.
 
+    Like is compared with like: each problem of the second kind with those of the first on the same data and model.
+
     Args:
         scores: The scores of each problem.
     """
-    away = np.array([family_of(problem) in UNSTEADY for problem in scores])
-    return _parts(scores, [~away, away], "rounds")
+    names = next(iter(scores.values())).names
+    gains = {problem: one.speed["rounds"].mean(axis=1) for problem, one in scores.items()}
+    there, away = [], []
+    for problem in gains:
+        kind = family_of(problem).rpartition(",")[0]  # such as synthetic, of "synthetic, day and night"
+        steady = [other for other in gains if family_of(other) not in UNSTEADY and _is_of(kind, family_of(other))]
+        if family_of(problem) in UNSTEADY and steady:
+            there.append(np.mean([gains[other] for other in steady], axis=0))
+            away.append(gains[problem])
+    cells = [
+        [f"{x:.2f}" for x in np.exp(np.mean(part, axis=0))] if part else ["-"] * len(names) for part in (there, away)
+    ]
+    return [list(row) for row in zip(names, *cells, strict=True)]
+
+
+def _is_of(kind: str, family: str) -> bool:
+    return family == kind or family.startswith(f"{kind},")
 
 
 def _parts(scores: Mapping[str, Scores], parts: list[Numbers], currency: str) -> list[list[str]]:
@@ -148,7 +165,8 @@ def markdown(scores: Mapping[str, Scores], about: str) -> str:
         "Times as fast as rand, in rounds: at rand's best step size, at a fifth of it, and each at its own best.",
         markdown_table(["strategy", *STEPS], step_table(scores)),
         "## Where clients come and go",
-        "Times as fast as rand, in rounds: on the problems on which all are there and none fails, and on the others.",
+        "Times as fast as rand, in rounds: on the problems on which clients come, go or fail, and on those of the same "
+        "data and model on which all are there.",
         markdown_table(["strategy", *ROBUSTNESS], robustness_table(scores)),
         "## By family",
         "Times as fast as rand, in rounds, over the step sizes.",

@@ -63,7 +63,6 @@ def report(
         from fedpick.cli._comparison import show
         from fedpick.cli.compare import check_percent, number
         from fedpick.compare import load_report, set_aside, write_report
-        from fedpick.experiment import from_plain
         from fedpick.results import MLflow, TensorBoard
 
         def write(refresh: int = 0) -> Any:
@@ -72,7 +71,7 @@ def report(
             check_percent("report", target, report.comparison.metric)
             summary = None
             try:
-                summary = None if report.real else from_plain(report.experiments[0])[0].federation().summary()
+                summary = None if report.real else _drawn(report)
             except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
                 typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
             report = set_aside(folder, report)
@@ -94,6 +93,16 @@ def report(
         if isinstance(page, OSError):  # of a folder that can only be read, the table is shown all the same
             raise page
         typer.echo(str(page))
+
+
+def _drawn(report: Any) -> Any:
+    """What the clients hold, as it was when the runs were played."""
+    from fedpick.experiment import from_plain
+
+    first = from_plain(report.experiments[0])[0]
+    if report.identities and first.identity(first.seeds[0]) not in report.identities:
+        raise ValueError("they, or code of one's own, were edited since")
+    return first.federation().summary()
 
 
 def _log(comparison: Any, make: Callable[[], Any]) -> None:

@@ -174,7 +174,7 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         cost = f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) and compared.by != "bytes" else ""
         words = f"{best} wins{little}: {size} ({sure}), with a median of {amounts[0]} {money.unit} against {amounts[1]}"
         near = [name for name in others if name != best and compared.factor(name, best).low <= 1]
-        return f"{words}{cost}.{_level(compared, best, near)}{_use(compared, best, near)}"
+        return f"{words}{cost}.{_level(compared, best, near)}{_use(compared, best, near, gains)}"
     if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
         return f"{base} wins. The next is {best}: {size} ({sure})."
     if level and not bound:
@@ -229,12 +229,20 @@ def _level(compared: Compared, best: str, level: list[str]) -> str:
     return f"{words}."
 
 
-def _use(compared: Compared, best: str, level: list[str]) -> str:
-    """What to use: what needs no d, unless another is surely faster."""
+def _use(compared: Compared, best: str, level: list[str], gains: dict[str, Interval]) -> str:
+    """What to use: what needs no d, where it is surely faster than the baseline and none is surely faster than it."""
     if "auto" not in compared.names:
         return ""
-    faster = f" Use {best}: auto, which needs no d, is slower here."
-    return " Use auto, which needs no d." if "auto" in (best, *level) else faster
+    if best == "auto":
+        return " Use auto, which needs no d."
+    if "auto" not in level:
+        return f" Use {best}: auto, which needs no d, is slower here."
+    money, gain, traffic = compared.currency, gains["auto"], compared.traffic("auto")
+    if gain.low <= 1:
+        return f" Use {best}: auto, which needs no d, does not beat {compared.baseline} for sure."
+    cost = f", with {traffic:.2g} times the traffic" if np.isfinite(traffic) and compared.by != "bytes" else ""
+    times = f"{gain.mean:.2f} times as {money.adjective} as {compared.baseline}"
+    return f" Use auto, which needs no d: it is {times}{cost}."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -30,10 +30,10 @@ def set_aside(folder: Path, report: ComparisonReport) -> ComparisonReport:
         folder: The folder.
         report: The comparison that comes.
     """
-    experiments = json.loads(json.dumps(list(report.experiments)))
+    plain = {"experiments": json.loads(json.dumps(list(report.experiments))), "runs": list(report.identities)}
     kept = _glance(folder / SUMMARY)
     if kept is not None and not kept["all_runs"]:
-        if kept["experiments"] == experiments:
+        if _is_same(kept, plain):
             return replace(report, name=str(kept.get("name") or report.name))
         name = _move(folder, kept)
         LOG.warning("the comparison before it is kept: fedpick report %s --name %s", folder, name)
@@ -41,35 +41,30 @@ def set_aside(folder: Path, report: ComparisonReport) -> ComparisonReport:
         return report
     for path in sorted((folder / EARLIER).glob("*.json")):
         earlier = _glance(path)
-        if earlier is not None and earlier["experiments"] == experiments:
+        if earlier is not None and _is_same(earlier, plain):
             path.unlink()
             path.with_suffix(".html").unlink(missing_ok=True)  # both are written again, as the last
             return replace(report, name=path.stem)
     return replace(report, name=_free_name(folder, report.name))
 
 
-def bring_back(folder: Path, name: str) -> None:
-    """Make an earlier comparison the last.
+def summary_path(folder: Path, name: str | None) -> Path:
+    """Where the summary of a comparison is: the last, or an earlier one by its name.
 
     Args:
         folder: The folder.
         name: Its name.
     """
-    current = read_summary(folder / SUMMARY) if (folder / SUMMARY).is_file() else None
-    if current is not None and current.get("name") == name:
-        return
+    last = folder / SUMMARY
+    current = (_glance(last) or {}).get("name")
+    if name is None or name == current:
+        return last
     known = sorted(path.stem for path in (folder / EARLIER).glob("*.json"))
     if name not in known:
-        known += [str(current["name"])] if current is not None and current.get("name") else []
+        known += [str(current)] if current else []
         rule = f"must be one of the comparisons in {folder} ({', '.join(known) or 'none'})"
         raise ValueError(f"report: name {rule}, got {shown(name)}{nearest(name, known)}")
-    path = folder / EARLIER / f"{name}.json"
-    kept = path.read_text()
-    path.unlink()
-    path.with_suffix(".html").unlink(missing_ok=True)  # it is drawn again
-    if current is not None:
-        _move(folder, current)
-    write_atomic(folder / SUMMARY, kept, owner="report")
+    return folder / EARLIER / f"{name}.json"
 
 
 def check_page(folder: Path) -> None:
@@ -89,7 +84,12 @@ def read_summary(path: Path) -> Plain:
         kept: Plain = json.loads(path.read_text())
         if kept["format"] != FORMAT:
             raise ValueError(f"its format is {shown(kept['format'])}, and this fedpick reads {FORMAT}")
-        if not kept["all_runs"] and not kept.get("runs"):
+        runs = kept.get("runs", [])
+        if not all(isinstance(run, str) and run.isalnum() for run in runs):
+            raise ValueError("its runs are no names")
+        if runs and not kept["all_runs"] and len(runs) != sum(len(plain["seeds"]) for plain in kept["experiments"]):
+            raise ValueError("its runs are not those of its experiments")
+        if not kept["all_runs"] and not runs:
             [from_plain(plain)[0] for plain in kept["experiments"]]
         _ = (kept["target"]["metric"], kept["value"], kept["command"], dict(kept.get("asked") or {}))
         return kept
@@ -97,6 +97,12 @@ def read_summary(path: Path) -> Plain:
         raise ValueError(
             f"report: {path} must be a summary that fedpick wrote ({error}); remove it to start anew"
         ) from None
+
+
+def _is_same(kept: Plain, plain: Plain) -> bool:
+    """Whether two comparisons are of the same runs; where one does not say of which, of the same settings."""
+    runs = kept.get("runs")
+    return bool(kept["experiments"] == plain["experiments"] and (not runs or runs == plain["runs"]))
 
 
 def _glance(path: Path) -> Plain | None:

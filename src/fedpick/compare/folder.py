@@ -1,5 +1,6 @@
 """The comparison of a folder of runs: the last one, an earlier one by its name, or all runs side by side."""
 
+import itertools
 import json
 import logging
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedpick import config
-from fedpick.compare.earlier import SUMMARY, bring_back, read_summary
+from fedpick.compare.earlier import read_summary, summary_path
 from fedpick.compare.report import ComparisonReport, PolledRound, compare_results, report_on
 from fedpick.config import Plain, leaves
 from fedpick.experiment import differences, from_plain, result_of
@@ -41,7 +42,7 @@ def load_report(
 
     Args:
         folder: What compare, run or federate has written.
-        name: The name of an earlier comparison, which becomes the last.
+        name: The name of an earlier comparison; by default the last one.
         where: Settings such as "local.eta=0.05" that runs must have; then it is of all such runs.
         metric: The metric of the target; by default that of the comparison, or the first that was measured.
         value: The target; by default that of the comparison where the metric is the same.
@@ -51,9 +52,7 @@ def load_report(
     if not (folder / "runs").is_dir():
         rule = "must be a folder with runs (of compare, run or federate)"
         raise ValueError(f"report: {str(folder)!r} {rule}, and has none")
-    if name is not None:
-        bring_back(folder, name)
-    store, path = RunStore(folder), folder / SUMMARY
+    store, path = RunStore(folder), summary_path(folder, name)
     if path.is_file() and not where:
         kept = read_summary(path)
         if not kept["all_runs"]:
@@ -65,7 +64,11 @@ def load_report(
             options |= {"value": None} if "metric" in other else {}  # which was one of the other metric
             options = {**options, **other, "by": by or asked["by"] or "rounds"}
             if kept.get("runs"):
-                return replace(report_on_runs(kept["runs"], store, **options), asked=asked)
+                simulated = all("data" in plain for plain in kept["experiments"])
+                report = (
+                    _as_played(kept, store, **options) if simulated else report_on_runs(kept["runs"], store, **options)
+                )
+                return replace(report, asked=asked)
             experiments = [from_plain(plain)[0] for plain in kept["experiments"]]
             return replace(report_on(experiments, store, **options), asked=asked)
     stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
@@ -76,6 +79,27 @@ def load_report(
         raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
     wanted = {"metric": metric, "value": value, "by": by, "command": command}
     return _side_by_side(store, stored, METRICS, all_runs=True, **wanted)
+
+
+def _as_played(kept: Plain, store: RunStore, *, command: str, name: str, **wanted: Any) -> ComparisonReport:
+    """A comparison from the runs that it had, whatever has become of its data and code since."""
+    plains, runs = tuple(kept["experiments"]), {run: store.load(run) for run in kept["runs"]}
+    for run, stored in runs.items():
+        if stored is None:
+            rule = f"must hold the run {run} of its comparison, and does not"
+            raise ValueError(f"report: {str(store.folder)!r} {rule}; run compare again")
+    found = (result_of(stored) for stored in runs.values() if stored is not None)
+    results = [concatenate(list(itertools.islice(found, len(plain["seeds"])))) for plain in plains]
+    return ComparisonReport(
+        compare_results(plains, results, wanted["metric"], wanted["value"], wanted["by"]),
+        plains,
+        store.provenance(runs),
+        command=command,
+        strategies=tuple(_strategy(plain["selector"]) for plain in plains),
+        dates=store.dates(runs),
+        name=name,
+        identities=tuple(runs),
+    )
 
 
 def report_on_runs(

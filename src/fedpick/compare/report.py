@@ -72,7 +72,7 @@ COLUMNS = (
     Column("speed-up\n[95 %]", _speed_up),
     Column("final\nloss", lambda one: _loss(one.final["loss"])),
     Column("accuracy,\n%", lambda one: final_text("test_accuracy")(one)),
-    Column("worst\nclient's loss", lambda one: f"{one.final['worst_loss'].mean:.3g}"),
+    Column("worst\nclient's loss", lambda one: _or_dash(one.final["worst_loss"].mean, ".3g")),
     Column("messages\na round", lambda one: f"{one.messages:.3g}", cost=True),
     Column("MB a\nround", lambda one: f"{one.megabytes:.3g}", cost=True),
     Column("messages\nto target", lambda one: _or_dash(one.messages_to_target, ".0f"), cost=True),
@@ -213,7 +213,7 @@ def report_on(
     strategies = tuple(config.describe(experiment.selector) for experiment in experiments)
     made = store.provenance(runs)
     about: Any = {"command": command, "strategies": strategies, "dates": store.dates(runs), "name": name}
-    return ComparisonReport(comparison, plains, made, **about)
+    return ComparisonReport(comparison, plains, made, identities=tuple(runs), **about)
 
 
 def compare_results(
