@@ -1,5 +1,6 @@
 """Clients that lie in the simulator: what they capture, exactly, and that nothing changes where nobody does."""
 
+from dataclasses import replace
 from math import comb
 
 import jax
@@ -91,6 +92,16 @@ def test_metrics_of_liars(equal):
     assert who.sum() == 5
     assert (liars.capture(result) == 1).all()
     assert (liars.excluded(result) == 1).all(), "no honest client has a seat"
+    np.testing.assert_allclose(liars.amplification(result), 4)
+    for kept_out, precision, recall in (
+        (np.flatnonzero(who)[:4], 1.0, 0.8),
+        (np.array([*np.flatnonzero(who)[:2], *np.flatnonzero(~who)[:2]]), 0.5, 0.4),
+        (np.array([], int), np.nan, 0.0),
+    ):
+        seated = np.broadcast_to(np.setdiff1d(np.arange(K), kept_out), (1, 4, K - len(kept_out)))
+        clients = np.concatenate([np.zeros_like(seated), seated], axis=1)  # before the last half nobody else counts
+        found = liars.detection(replace(result, records={"clients": clients}))
+        np.testing.assert_allclose(np.concatenate(found), [precision, recall])
     worst = result.metrics["client_loss"][:, -1][:, ~who].max(axis=1)
     np.testing.assert_array_equal(liars.worst_honest_loss(result), worst)
     assert (liars.honest_loss(result) <= worst).all()

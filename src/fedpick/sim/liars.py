@@ -90,6 +90,10 @@ class Liars:
         held: Numbers = (weights * lying).sum(axis=(1, 2)) / weights.sum(axis=(1, 2))
         return held
 
+    def amplification(self, result: Result) -> Numbers:
+        """How many times their share of the clients the liars have of all weight, for each run."""
+        return self.capture(result) / self.who(result.share.shape[-1]).mean()
+
     def honest_loss(self, result: Result) -> Numbers:
         """The last loss over the data of the honest clients, for each run."""
         honest = ~self.who(result.share.shape[-1]) * np.asarray(result.shares)
@@ -103,10 +107,23 @@ class Liars:
 
     def excluded(self, result: Result) -> Numbers:
         """The share of honest clients without a seat in the last half of the rounds, for each run."""
+        out: Numbers = self._out(result)[:, ~self.who(result.share.shape[-1])].mean(axis=1)
+        return out
+
+    def detection(self, result: Result) -> tuple[Numbers, Numbers]:
+        """How well who has no seat in the last half of the rounds tells who lies: precision and recall, for each run.
+
+        Precision is NaN where everybody has a seat.
+        """
+        out, liars = self._out(result), self.who(result.share.shape[-1])
+        found, kept_out = (out & liars).sum(axis=1), out.sum(axis=1)
+        return np.where(kept_out > 0, found / np.maximum(kept_out, 1), np.nan), found / liars.sum()
+
+    def _out(self, result: Result) -> Numbers:
+        """Who has no seat in the last half of the rounds, [R, K]."""
         clients = result.records["clients"]
-        honest = np.flatnonzero(~self.who(result.share.shape[-1]))
         late = clients[:, clients.shape[1] // 2 :].reshape(len(clients), -1)
-        return np.array([1 - np.isin(honest, row).mean() for row in late])
+        return ~np.array([np.isin(np.arange(result.share.shape[-1]), row) for row in late])
 
 
 class Lies(NamedTuple):
