@@ -92,7 +92,8 @@ class Liars:
 
     def amplification(self, result: Result) -> Numbers:
         """How many times their share of the clients the liars have of all weight, for each run."""
-        return self.capture(result) / self.who(result.share.shape[-1]).mean()
+        times: Numbers = self.capture(result) / self.who(result.share.shape[-1]).mean()
+        return times
 
     def honest_loss(self, result: Result) -> Numbers:
         """The last loss over the data of the honest clients, for each run."""
