@@ -168,3 +168,12 @@ def test_a_history_comes_back_from_its_journal():
     lost = History.from_entries(history.to_entries(0)[1:], 5)
     assert lost.rows[0].clients == []
     assert lost.rows[1:] == rows[1:]
+
+
+def test_a_record_between_training_and_evaluation_ends_with_what_was_measured():
+    rows = [RoundRow([0], [1.0], 0.5, 1, 0, 1, 1, 0.0, 1.0, 1.0)] * 3
+    arrays = History(rows, {1: {"loss": 0.9}, 2: {"loss": 0.7}}).to_arrays(np.ones(1))
+    np.testing.assert_array_equal(arrays["evaluated"], [0, 1, 2])
+    np.testing.assert_allclose(arrays["metrics/loss"], [np.nan, 0.9, 0.7], rtol=1e-6)
+    assert len(arrays["records/train_loss"]) == 3
+    assert len(History(rows).to_arrays(np.ones(1))["evaluated"]) == 4  # where nothing was ever measured
