@@ -123,3 +123,15 @@ def _observe(
         last=jnp.where(times > 0, ledger.round, ledger.last),
         round=ledger.round + 1,
     )
+
+
+def rounded(product: Float[Array, "..."]) -> Float[Array, "..."]:
+    """A product that something is then added to, rounded before that in every program, to 22 bits of mantissa.
+
+    A compiler may round a product and a sum at once; XLA does so on a CPU where it fuses them, and its barrier does not
+    prevent it. What a server remembers would then differ from what a simulation does, by the last bit.
+
+    Args:
+        product: Of two numbers.
+    """
+    return jax.lax.reduce_precision(product, exponent_bits=8, mantissa_bits=22)

@@ -159,6 +159,17 @@ def test_a_comparison_has_a_name_for_each_result():
         Comparison(("a",), (made_up([1]), made_up([1])))
     with pytest.raises(ValueError, match="got 0 for 0 results"):
         Comparison((), ())
+    with pytest.raises(ValueError, match=r"names must be different from each other, got \['a', 'a'\]"):
+        Comparison(("a", "a"), (made_up([1]), made_up([1])))
+
+
+def test_a_comparison_of_results_on_other_data_says_so():
+    plain = made_up([1])
+    fewer = dataclasses.replace(plain, share=np.ones(1))
+    others = dataclasses.replace(plain, share=np.roll(np.linspace(0.1, 0.3, len(plain.shares[0])), 1))
+    for other in (fewer, others):
+        with pytest.warns(UserWarning, match="a and b have different clients, or different shares of the data"):
+            Comparison(("a", "b"), (plain, other))
 
 
 def test_left_out_the_target_of_an_accuracy_is_what_every_run_reaches():
@@ -379,6 +390,11 @@ WRONG = {
     "no labels": (["compare", "nolabels.npz"], "must hold y", "got x, client"),
     "no task": (["compare", "digit"], "the task must be one of", "did you mean 'digits'"),
     "negative rounds": (["compare", "--rounds", "-5"], "rounds must be at least 1", "got -5"),
+    "a trace that is not there": (
+        ["compare", "synthetic", "--availability", "nofile.csv"],
+        "availability must be one of always,",
+        "or a file that is there, got 'nofile.csv'",
+    ),
     "negative seeds": (["compare", "--seeds", "0"], "seeds must be", "got 0"),
     "unwritable folder": (["compare", "-o", "/proc/nowhere"], "cannot be written to", "/proc/nowhere"),
     "huge K": (["compare", "--set", "data.K=2000000000"], "K=2000000000 clients must fit into memory", "got about"),
@@ -576,7 +592,7 @@ def test_a_csv_is_described_by_the_names_of_its_columns(tmp_path):
     assert "x = elevation, slope; y = cover" in done.stderr
     assert "note" not in done.stderr
     raw = fedpick("data", "describe", tmp_path / "forest.csv", "--client", "station", "--x", "elev*,slope")
-    assert "note: forest.csv: inputs are as large as 2,6" in raw.stderr
+    assert "note: forest.csv: inputs are of the size of 2,6" in raw.stderr
     wrong = fedpick("data", "describe", "--client", "station")
     assert "data.client is unknown" in wrong.stderr
 

@@ -88,6 +88,12 @@ def test_at_equal_epsilon_a_bit_keeps_more_of_the_choice_than_laplace_noise():
     assert bit > 1.7 * noisy
 
 
+def test_a_budget_that_is_not_enough_for_one_answer_is_refused():
+    with pytest.raises(ValueError, match=r"Private: budget must be at least epsilon, which is 2.0, got 1.5"):
+        Private(PowerOfChoice(2, 4), epsilon=2.0, budget=1.5)
+    assert Private(PowerOfChoice(2, 4), epsilon=2.0, budget=2.0).budget == 2.0
+
+
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(0)

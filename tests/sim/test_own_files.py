@@ -60,6 +60,7 @@ def test_a_csv_keeps_the_names_of_its_clients_and_labels(csv, caplog):
     assert federation.names.clients == ("east", "north", "south")
     assert federation.names.labels == ("Aspen", "Spruce/Fir")
     assert caplog.messages == [f"{str(csv)!r}: x = rain, wind (without remark); y = cover"]
+    assert caplog.records[0].levelname == "WARNING"  # which Python shows without being asked
     summary = federation.summary()
     assert (summary.client_name(1), summary.class_name(0)) == ("north", "Aspen")
     assert "mean 2.0: Aspen, Spruce/Fir" in str(summary)
@@ -129,7 +130,7 @@ WRONG = {
         {"client": "statoin"},
         "must hold statoin, got station, rain, wind, remark, cover; did you mean",
     ),
-    "no client": ({}, "has no client, so name the column of clients \\(--client NAME\\), or give a partition"),
+    "no client": ({}, "has no client, so name the column of clients \\(client=; on the command line --client NAME\\), or give a partition"),
     "no such input": (
         {"client": "station", "x": ("rian",)},
         "must hold rian, got station, rain, .*did you mean 'rain'",
@@ -250,7 +251,7 @@ def test_labels_that_training_never_saw_are_told(tmp_path):
 
 def test_inputs_that_need_it_are_standardised_on_request(csv):
     table = {**TABLE, "rain": 2500 + 300 * TABLE["rain"]}
-    with pytest.warns(UserWarning, match=r"inputs are as large as 2,\d\d\d \(rain\); .* --standardize"):
+    with pytest.warns(UserWarning, match=r"inputs are of the size of 2,\d\d\d \(rain\); .* --standardize"):
         from_frame(polars.DataFrame(table), client="station")
     federation = from_frame(polars.DataFrame(table), client="station", standardize=True)
     np.testing.assert_allclose(np.mean(federation.x, axis=0), 0, atol=1e-5)

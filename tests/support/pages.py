@@ -26,7 +26,7 @@ def curves(speed, seeds, rounds=200, K=30, m=3, seed=0):
     records |= {name: np.ones((seeds, rounds)) for name in ("poll_samples", "train_samples", "train_loss")}
     records |= {"seconds": rng.uniform(1, 2, (seeds, rounds)), "weights": np.full((seeds, rounds, m), 1 / m)}
     records["clients"] = rng.integers(0, K, (seeds, rounds, m)).astype(np.int32)
-    share = np.sort(rng.dirichlet(np.ones(K)))[::-1]
+    share = np.sort(np.random.default_rng(0).dirichlet(np.ones(K)))[::-1]
     runs = [{"seed": number} for number in range(seeds)]
     return Result(runs, share, 2440, evaluated=evaluated, metrics=metrics, records=records)
 

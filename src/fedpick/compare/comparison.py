@@ -1,6 +1,7 @@
 """A comparison of strategies: a summary of each, and one sentence that says who wins and how sure that is."""
 
 import functools
+import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from fedpick.compare.answer import SURE, answer
 from fedpick.compare.summary import CURRENCIES, Currency, StrategySummary, check_target, spent_to, totals
 from fedpick.metrics import METRICS, Numbers, is_accuracy
 from fedpick.results import Interval, Result, Spread, interval, median_interval
+from fedpick.text import shown
 from fedpick.validation import one_of
 
 
@@ -47,9 +49,24 @@ class Comparison:
         if not self.names or len(self.names) != len(self.results):
             rule = "names must be one for each result, and one at least"
             raise ValueError(f"Comparison: {rule}, got {len(self.names)} for {len(self.results)} results")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"Comparison: names must be different from each other, got {shown(list(self.names))}")
+        for name in self.names[1:]:
+            self._warn_of_other_clients(self.names[0], name)
         if self.metric != "loss" and not np.isfinite(self.of(self.baseline).metric(self.metric)).any():
             raise ValueError(f"compare: metric {self.metric} must have been measured, got none for {self.baseline}")
         _ = self.rises  # which a metric of a user's may not say
+
+    def _warn_of_other_clients(self, one: str, other: str) -> None:
+        """Warn where two results are of different data, as far as the number of the clients and their shares tell."""
+        first, second = (
+            {run["seed"]: row for run, row in zip(self.of(name).runs, self.of(name).shares, strict=True)}
+            for name in (one, other)
+        )
+        pairs = [(row, second[seed]) for seed, row in first.items() if seed in second]
+        if not all(len(mine) == len(theirs) and np.allclose(mine, theirs, atol=1e-4) for mine, theirs in pairs):
+            what = f"{one} and {other} have different clients, or different shares of the data"
+            warnings.warn(f"Comparison: {what}: are they of one task?", stacklevel=4)
 
     def at(self, value: float, by: str | None = None) -> "Comparison":
         """The same with another target, and in another currency."""

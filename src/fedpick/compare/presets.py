@@ -156,7 +156,10 @@ def _set_world(plain: Plain, choices: Choices) -> None:
     """Who is there, how fast the devices are, and who fails."""
     kind = choices.availability
     if kind is not None and plain.get("availability", {}).get("kind") != kind:
-        known = kind in registry.ROLES["Availability"] or registry.is_address(kind) or not Path(kind).is_file()
+        known = kind in registry.ROLES["Availability"] or registry.is_address(kind)
+        if not known and not Path(kind).is_file():
+            rule = f"one of {', '.join(registry.ROLES['Availability'])}, or a file that is there"
+            raise ValueError(f"compare: availability must be {rule}, got {shown(kind)}")
         plain["availability"] = {"kind": kind} if known else {"kind": "trace-file", "path": str(Path(kind).resolve())}
     if choices.devices == "lognormal":
         plain.setdefault("devices", {})["kind"] = "lognormal"

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fedpick import sampling
+from fedpick.ledger import rounded
 from fedpick.protocol import Clients, Losses, Mask, Report, Selection, Selector, needs
 from fedpick.pytrees import pytree
 from fedpick.selectors.wrappers import Around, check_held, seated_mask
@@ -142,7 +143,7 @@ class Credits(Around):
         heard = ~jnp.isnan(fall)
         # A running quantile: a step up for each fall above it, three down for each below.
         steps = jnp.where(heard, jnp.where(fall < state.usual, jnp.float32(-0.75), jnp.float32(0.25)), 0.0).sum()
-        usual = state.usual + jnp.float32(0.02) * steps
+        usual = state.usual + rounded(jnp.float32(0.02) * steps)
         helped = (fall >= usual) & (fall > 0)
         strikes = jnp.where(heard, jnp.where(helped, 0, state.strikes + 1), state.strikes)
         most = jnp.asarray(self.strikes, jnp.int32)

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fedpick import sampling
+from fedpick.ledger import rounded
 from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection
 from fedpick.pytrees import pytree, static
 from fedpick.validation import at_most_clients, natural, require
@@ -82,10 +83,10 @@ class KVib:
         unit = jnp.where(largest > 0, largest, jnp.float32(1))
         omega = jnp.sqrt(share) / unit * jnp.sqrt(state.square)
         gamma = jnp.asarray(self.regularization, jnp.float32) * K / (theta * self.m)
-        weight = jnp.where(candidates, jnp.sqrt(omega * omega + gamma), jnp.float32(0))
+        weight = jnp.where(candidates, jnp.sqrt(rounded(omega * omega) + gamma), jnp.float32(0))
         uniform = jnp.where(candidates, jnp.minimum(self.m / K, jnp.float32(1)), jnp.float32(0))
         best = sampling.inclusion_probabilities(weight, self.m)
-        probability = (1 - theta) * best + theta * uniform
+        probability = rounded((1 - theta) * best) + rounded(theta * uniform)
         chosen, filled = sampling.systematic(key, probability, self.m)
         return sampling.weighted(chosen, jnp.where(filled, share[chosen] / probability[chosen], jnp.float32(0)))
 
@@ -96,5 +97,5 @@ class KVib:
         norm = jnp.minimum(jnp.where(spoke, norm, jnp.float32(0)), jnp.float32(LARGEST))
         line = jnp.where(spoke, selection.clients, state.square.shape[0])  # beyond the last line: dropped
         # weight = p_k / pi_k, so that p_k times this sum is omega_k, with the p_k of the round in which it is used.
-        square = state.square.at[line].add(selection.weights * norm * norm, mode="drop")
+        square = state.square.at[line].add(rounded(selection.weights * norm * norm), mode="drop")
         return Norms(jnp.minimum(square, jnp.float32(1e38)), state.largest.at[line].max(norm, mode="drop"))

@@ -10,7 +10,7 @@ from fedpick import sampling
 from fedpick.protocol import Clients, Losses, Mask, Report, Selection, Selector, needs, polled
 from fedpick.pytrees import pytree, static
 from fedpick.selectors.wrappers import Around, check_held
-from fedpick.validation import one_of, owner_name, require
+from fedpick.validation import known, one_of, owner_name, require
 
 Mechanism = Literal["bit", "laplace"]
 LEAKS = {"norm", "square_loss", "sketch", "head"}  # what reports may hold of a client's data beside its loss
@@ -69,7 +69,9 @@ class Private(Around):
         if leaks:
             raise ValueError(f"{owner_name(self)}: selector must need losses only, got one that needs {leaks[0]}")
         require(self, "epsilon", self.epsilon, "above 0 and at most 100", lambda x: (x > 0) & (x <= 100))
-        require(self, "budget", self.budget, "at least 0", lambda x: x >= 0)
+        least = known(self.epsilon)  # a client with less would never answer, and chance alone would decide
+        rule = "at least epsilon" if least is None else f"at least epsilon, which is {least}"
+        require(self, "budget", self.budget, rule, lambda x: x >= (0 if least is None else least))
         one_of(self, "mechanism", self.mechanism, ("bit", "laplace"))
         require(self, "clip", self.clip, "above 0 and at most 1e6", lambda x: (x > 0) & (x <= 1e6))
         require(self, "above", self.above, "above 0 and below 1", lambda x: (x > 0) & (x < 1))

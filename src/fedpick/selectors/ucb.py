@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.ledger import enter
+from fedpick.ledger import enter, rounded
 from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection
 from fedpick.pytrees import pytree, static
 from fedpick.validation import at_most_clients, natural, require
@@ -92,10 +92,11 @@ class UCBCS:
         line = jnp.maximum(selection.clients, 0)
         spoke = (selection.weights > 0) & ~jnp.isnan(loss)
         age = (state.round - state.last[line]).astype(jnp.float32)
-        before = state.number[line] * jnp.exp(age * self._log_gamma())
+        before = rounded(state.number[line] * jnp.exp(age * self._log_gamma()))
         number = before + 1
-        mean = (jnp.where(before > 0, state.mean[line], jnp.float32(0)) * before + loss) / number
-        variance = jnp.where(spoke, report.square_loss - jnp.square(loss), jnp.nan)
+        known = jnp.where(before > 0, state.mean[line], loss)
+        mean = known + (loss - known) / number
+        variance = jnp.where(spoke, report.square_loss - rounded(jnp.square(loss)), jnp.nan)
         sigma = jnp.sqrt(jnp.clip(jnp.nanmax(variance, initial=-1.0), 0, 1e30))
         silent = jnp.isnan(variance).all()
         now = jnp.broadcast_to(state.round, line.shape).astype(jnp.int32)
@@ -104,7 +105,7 @@ class UCBCS:
             number=enter(state.number, selection, jnp.where(spoke, number, jnp.nan)),
             last=state.last.at[jnp.where(spoke, line, len(state.last))].set(now, mode="drop"),
             round=state.round + 1,
-            total=1 + jnp.asarray(self.gamma, jnp.float32) * state.total,
+            total=1 + rounded(jnp.asarray(self.gamma, jnp.float32) * state.total),
             sigma=jnp.where(silent, state.sigma, sigma),
         )
 

@@ -50,6 +50,7 @@ def choose_columns(
     Roles(x=('a',), y='label', client='user')
     """
     told: list[str] = []
+    left: list[str] = []
     if not columns:
         raise ValueError(f"{owner} must hold x, got nothing")
     lower = {name.lower(): name for name in reversed(list(columns))}
@@ -79,8 +80,9 @@ def choose_columns(
         told += [
             f"{name} is left out because of {_words(columns[name])[0]!r}" for name in left if _mixed(columns[name])
         ]
-    if told:
-        LOG.info("%s: %s", owner.removeprefix("Arrays: "), "; ".join(sorted(told)))
+    if told:  # who loses columns is to hear of it without asking
+        level = logging.WARNING if left else logging.INFO
+        LOG.log(level, "%s: %s", owner.removeprefix("Arrays: "), "; ".join(sorted(told)))
     return Roles(inputs, y, client)
 
 

@@ -64,8 +64,8 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
         raise ValueError(f"{owner}: {rule}, got {len(x)} and {len(y)}")
     if not roles.client and partition is None:
         raise ValueError(
-            f"{owner} has no client, so name the column of clients (--client NAME), or give a partition "
-            f"(--set 'data.partition={{kind=\"dirichlet\", K=20, alpha=0.5}}'); got {few(columns)}"
+            f"{owner} has no client, so name the column of clients (client=; on the command line --client NAME), or "
+            f"give a partition (--set 'data.partition={{kind=\"dirichlet\", K=20, alpha=0.5}}'); got {few(columns)}"
         )
     if partition is not None and (how.client or "client" in columns):
         raise ValueError(f"{owner} has clients, so partition must be left out")
@@ -146,8 +146,8 @@ def _warn_of_scale(x: Numbers, names: Sequence[str], name: str) -> None:
     if size.max() > SCALE:
         worst = int(size.argmax())
         what = names[worst] if len(names) == len(size) else f"input {worst}"
-        cure = "training may not succeed; --standardize, or standardize = true in the table of data, scales them"
-        warnings.warn(f"{name}: inputs are as large as {size[worst]:,.0f} ({what}); {cure}", stacklevel=2)
+        cure = "training may not succeed; standardize = true (on the command line: --standardize) scales them"
+        warnings.warn(f"{name}: inputs are of the size of {size[worst]:,.0f} ({what}); {cure}", stacklevel=2)
 
 
 def _warn_of_unused(table: Table, used: Sequence[str], client: str, name: str) -> None:
