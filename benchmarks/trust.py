@@ -185,7 +185,8 @@ def write_docs(parts: list[dict[str, Any]]) -> None:
         for name, rows in part["strategies"].items():
             found.setdefault(name, {}).update(rows)
     found = {name: ordered(found[name]) for name in STRATEGIES if name in found}
-    plain = json.dumps({"versions": parts[0]["versions"], "strategies": found}, separators=(",", ":"))
+    versions = {tuple(each.items()): each for part in parts for each in np.atleast_1d(part["versions"])}
+    plain = json.dumps({"versions": list(versions.values()), "strategies": found}, separators=(",", ":"))
     RESULTS.write_bytes(gzip.compress(plain.encode(), mtime=0))
     RESULTS.with_name("trust-table.md").write_text(table(found))
     print(f"{overview(found)}\n\n{summary({name: found[name] for name in IN_DETAIL})}")
