@@ -171,3 +171,11 @@ def test_a_lucky_accuracy_of_the_baseline_is_no_target():
 def test_the_metric_is_the_test_accuracy_where_there_is_a_test_set(task, target, test, metric):
     data = SimpleNamespace(data=registry.load(registry.ROLES["Data"][task].address)())
     assert default_metric(data, target, test) == metric
+
+
+def test_the_runs_of_a_comparison_tell_what_differs_beside_the_strategy():
+    report = comparison_report()
+    plains = tuple({**plain, "local": {"eta": 0.1 * place}} for place, plain in enumerate(report.experiments, 1))
+    runs = replace(report, experiments=plains).runs().runs
+    assert {(run["strategy"], run["local.eta"]) for run in runs} >= {(plains[0]["selector"]["kind"], 0.1)}
+    assert "local.eta" not in report.runs().runs[0]

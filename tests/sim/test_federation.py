@@ -167,7 +167,6 @@ def test_bad_arguments_of_simulate_get_one_sentence():
         ({"seeds": [-1]}, "simulate: seeds must be one or more numbers, at least 0 and below 2**31, got [-1]"),
         ({"until": ("accuracy", 0.5)}, "simulate: until must be a pair of one of loss, "),
         ({"until": "loss"}, "simulate: until must be a pair of one of loss, "),
-        ({"seeds": [1, 1]}, "simulate: seeds must be different from each other, or count twice, got [1, 1]"),
         ({"seeds": 1.5}, "simulate: seeds must be a whole number or whole numbers, got 1.5"),
         ({"selector": Rand}, "simulate: selector must be a strategy, such as PowerOfChoice(m=3, d=6), got <class"),
         ({"failures": 0.1}, "simulate: failures must be a Failures, got 0.1"),

@@ -130,7 +130,10 @@ WRONG = {
         {"client": "statoin"},
         "must hold statoin, got station, rain, wind, remark, cover; did you mean",
     ),
-    "no client": ({}, "has no client, so name the column of clients \\(client=; on the command line --client NAME\\), or give a partition"),
+    "no client": (
+        {},
+        "has no client, so name the column of clients \\(client=; .* --client NAME\\), or give a partition",
+    ),
     "no such input": (
         {"client": "station", "x": ("rian",)},
         "must hold rian, got station, rain, .*did you mean 'rain'",
@@ -247,6 +250,13 @@ def test_labels_that_training_never_saw_are_told(tmp_path):
     np.savez(path, x=np.ones((12, 2)), y=np.arange(12) % 3, client=np.arange(12) % 4, **test)
     with pytest.warns(UserWarning, match=r"the training data do not have: 7, 8, 9 \(75% of the test samples\)"):
         Arrays(path).federation()
+
+
+def test_a_line_with_too_many_cells_is_named(tmp_path):
+    path = tmp_path / "ragged.csv"
+    path.write_text("a,label,client\n1,0,x\n2,1,y\n3,0,x,9\n")
+    with pytest.raises(ValueError, match=r"must have 3 cells in every line, got 4 in line 4"):
+        Arrays(str(path)).federation()
 
 
 def test_inputs_that_need_it_are_standardised_on_request(csv):

@@ -10,7 +10,7 @@ from fedpick import config
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.summary import CURRENCIES, StrategySummary
 from fedpick.config import Plain
-from fedpick.experiment import Experiment, load_results, names
+from fedpick.experiment import Experiment, differences, load_results, names
 from fedpick.metrics import METRICS, is_accuracy
 from fedpick.results import Result, Spread, concatenate
 from fedpick.storage import Provenance, RunStore, plain_numbers
@@ -152,9 +152,13 @@ class ComparisonReport:
         """All runs as one result, each with its strategy and its parameters: what a CSV file has."""
         plains = [config.leaves(plain["selector"]) for plain in self.experiments]
         fields = list(dict.fromkeys(name for plain in plains for name in plain if name != "kind"))
+        others = [  # such as a learning rate of its own for each strategy
+            {path: value for path, value in own.items() if not path.startswith("selector.")}
+            for own in differences(self.experiments)
+        ]
         found = []
-        for plain, result in zip(plains, self.comparison.results, strict=True):
-            label = {"strategy": plain["kind"], **{name: plain.get(name, "") for name in fields}}
+        for plain, other, result in zip(plains, others, self.comparison.results, strict=True):
+            label = {"strategy": plain["kind"], **{name: plain.get(name, "") for name in fields}, **other}
             found.append(replace(result, runs=[{**run, **label} for run in result.runs]))
         return concatenate(found)
 

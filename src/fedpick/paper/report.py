@@ -43,11 +43,12 @@ class Reproduction(NamedTuple):
     def extent(self) -> str:
         """How much was run, in a sentence."""
         size = self.size
-        runs = f"Fashion-MNIST with {size.seeds} partitions and {size.fashion_rounds} rounds, others with {size.draws}"
+        fashion = f"Fashion-MNIST with {size.seeds} partitions and {size.fashion_rounds} rounds"
+        runs = f"{fashion}, others with up to {size.draws} draws"
         if size.whole:
-            return f"Full version: {runs} draws."
+            return f"Full version: {runs}."
         caution = "less than the paper did: its verdicts are a first look, no result"
-        return f"The {size.name} version ({runs} draws), {caution}."
+        return f"The {size.name} version ({runs}), {caution}."
 
     @property
     def label(self) -> str:

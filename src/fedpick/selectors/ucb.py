@@ -92,11 +92,11 @@ class UCBCS:
         line = jnp.maximum(selection.clients, 0)
         spoke = (selection.weights > 0) & ~jnp.isnan(loss)
         age = (state.round - state.last[line]).astype(jnp.float32)
-        before = rounded(state.number[line] * jnp.exp(age * self._log_gamma()))
+        before = rounded(state.number[line] * jnp.exp(rounded(age * self._log_gamma())))
         number = before + 1
         known = jnp.where(before > 0, state.mean[line], loss)
         mean = known + (loss - known) / number
-        variance = jnp.where(spoke, report.square_loss - rounded(jnp.square(loss)), jnp.nan)
+        variance = jnp.where(spoke, rounded(report.square_loss) - rounded(jnp.square(loss)), jnp.nan)
         sigma = jnp.sqrt(jnp.clip(jnp.nanmax(variance, initial=-1.0), 0, 1e30))
         silent = jnp.isnan(variance).all()
         now = jnp.broadcast_to(state.round, line.shape).astype(jnp.int32)

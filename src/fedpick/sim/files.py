@@ -1,5 +1,6 @@
 """Tables of samples from files, by what they are: CSV, Parquet, Arrow, LEAF's json, Hugging Face's folders, .npz."""
 
+import contextlib
 import csv
 import importlib.util
 import json
@@ -119,7 +120,12 @@ def _csv(file: Path) -> dict[str, Numbers]:
         head = lines.readline()
     mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
     if importlib.util.find_spec("polars") is not None:  # ten times faster
-        frame = _opened("read_csv", file, separator=mark, infer_schema_length=None)
+        try:
+            frame = _opened("read_csv", file, separator=mark, infer_schema_length=None)
+        except ValueError:
+            with contextlib.suppress(UnicodeDecodeError, csv.Error):
+                return _plain_csv(file, mark)  # which names the line
+            raise
         while len(frame) and not any(value is not None for value in frame.row(-1)):  # empty lines at the end
             frame = frame[:-1]
         columns = of_frame(frame)

@@ -46,8 +46,6 @@ def sweep(setup: Setup, seeds: int | Iterable[int]) -> tuple[Runs, list[dict[str
         raise ValueError(f"simulate: seeds must be a whole number or whole numbers, got {shown(seeds)}") from None
     if not numbers or min(numbers) < 0 or max(numbers) >= 2**31:
         raise ValueError(f"simulate: seeds must be one or more numbers, at least 0 and below 2**31, got {shown(seeds)}")
-    if len(set(numbers)) < len(numbers) and setup.federation.num_runs is None:
-        raise ValueError(f"simulate: seeds must be different from each other, or count twice, got {shown(seeds)}")
     # Both a client and a server have an eta.
     parts = (("", setup.selector), ("", setup.local), ("server.", setup.server))
     named = [
