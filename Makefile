@@ -1,6 +1,9 @@
 # Everything works from a fresh clone with Python 3.11 or newer and the package index.
 PYTHON ?= python3
 BIN := .venv/bin
+# Python compiles a module when it is first imported; for pip to compile all of them takes longer than their downloads.
+export PIP_NO_COMPILE := 1
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo paper flower test test-all check docs linkcheck bench clean

@@ -70,7 +70,14 @@ def test_every_link_between_files_leads_somewhere(page):
     assert not broken, "\n".join(broken)
 
 
-HEAVY = ("availability-and-costs.md", "faq.md", "own-data.md", "simulator.md", "trust.md")  # in make test-all
+HEAVY = (
+    "availability-and-costs.md",
+    "faq.md",
+    "own-data.md",
+    "protocol.md",
+    "simulator.md",
+    "trust.md",
+)  # in make test-all
 
 
 @pytest.mark.parametrize(

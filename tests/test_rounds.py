@@ -13,6 +13,7 @@ from support.rounds import ALIKE, EVERY, compilations, every, loop, one_round, s
 
 import fedpick
 
+pytestmark = pytest.mark.no_cover  # other tests cover all of this, and measuring takes a quarter of the time
 GOLDEN = Path(__file__).parent / "support" / "golden_picks.json"
 
 
@@ -28,6 +29,7 @@ SCANNED_ALIKE = ALIKE | {
     "mixture",
     "uniform",
     "cpow-d",
+    "rpow-d",
     "adapow-d",
     "afl",
     "k-vib",

@@ -13,9 +13,19 @@ import fedpick
 from fedpick import LawBrokenError, check_selector, sampling
 from fedpick.checks import CLAIMS
 
-# A check compiles a strategy seven times. Left are one strategy of each kind of poll, of facts, of reports, of cost, of
-# claims, and one made of others; those of these sets are in make test-all.
-CHECKED_ALIKE = ALIKE | {"uniform", "cpow-d", "adapow-d", "afl", "oort", "k-vib", "cooldown"}
+# A check compiles a strategy seven times. Left are one strategy of each kind of poll, of facts, of cost, of claims, and
+# one made of others; those of these sets are in make test-all.
+CHECKED_ALIKE = ALIKE | {
+    "uniform",
+    "cpow-d",
+    "adapow-d",
+    "afl",
+    "auto",
+    "oort",
+    "k-vib",
+    "clustered-similarity",
+    "cooldown",
+}
 FAULTS_ALIKE = {
     "LowestLossFirst": "StaleLossNotInfiniteAtFirst",
     "KeyReusedBetweenProposeAndSelect": "KeyOfItsOwn",

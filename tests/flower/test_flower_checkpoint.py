@@ -50,8 +50,14 @@ def started(folder, rounds, inner="FedAvg", selector=PowerOfChoice(m=2, d=4), gr
     return ours, grid, result
 
 
-@pytest.mark.parametrize("name", SELECTORS)
-@pytest.mark.parametrize("inner", INNER)
+@pytest.mark.parametrize(
+    ("name", "inner"),
+    [
+        pytest.param(name, inner, marks=() if name == "pow-d" or inner == "FedAvg" else pytest.mark.slow)
+        for name in SELECTORS
+        for inner in INNER
+    ],
+)
 def test_a_killed_server_goes_on_with_the_picks_that_it_would_have_made(tmp_path, name, inner):
     selector = strategy(name, m=2, **({"d": 4} if "pow" in name else {}))
     whole, _, expected = started(tmp_path / "whole", 8, inner, selector)

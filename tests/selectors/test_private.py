@@ -104,8 +104,17 @@ def play(data, selector, rounds=60, **options):
     return simulate(data, Logistic(), selector, Local(tau=1, b=2, eta=0.01), rounds=rounds, every=rounds, **options)
 
 
-@pytest.mark.parametrize("mechanism", ["bit", "laplace"])
-@pytest.mark.parametrize("inner", [PowerOfChoice(3, 6), PowerOfChoice(3, 6, "stale"), AFL(3), fedpick.Auto(3)])
+@pytest.mark.parametrize(
+    ("inner", "mechanism"),
+    [
+        *((PowerOfChoice(3, 6), mechanism) for mechanism in ("bit", "laplace")),
+        *((PowerOfChoice(3, 6, "stale"), mechanism) for mechanism in ("bit", "laplace")),
+        (AFL(3), "laplace"),
+        (fedpick.Auto(3), "bit"),
+        pytest.param(AFL(3), "bit", marks=pytest.mark.slow),
+        pytest.param(fedpick.Auto(3), "laplace", marks=pytest.mark.slow),
+    ],
+)
 def test_nobody_answers_beyond_its_budget_and_training_goes_on(data, inner, mechanism):
     private = Private(inner, epsilon=0.5, budget=2.1, mechanism=mechanism)
     result = play(data, private, seeds=2)

@@ -167,6 +167,7 @@ def one_device(kept_programs):
     return answer(start(["alone"], **kept_programs))
 
 
+@pytest.mark.slow
 def test_four_devices_pick_what_one_picks_and_each_holds_its_share(one_device):
     four = answer(start(["alone"], JAX_NUM_CPU_DEVICES="4", DEVICE="2"))
     assert four["devices"] == 4
