@@ -452,7 +452,7 @@ EAGER = {"jit": False, "rounds": 2, "every": 2}
 @pytest.mark.parametrize(
     ("problem", "selector"),
     [
-        pytest.param("quadratic", Rand(2), marks=pytest.mark.slow),
+        ("quadratic", Rand(2)),
         pytest.param("quadratic", PowerOfChoice(1, 2, "batch"), marks=pytest.mark.slow),
         pytest.param("logistic", PowerOfChoice(1, 2, "full"), marks=pytest.mark.slow),
         pytest.param("logistic", PowerOfChoice(1, 2, "batch"), marks=pytest.mark.slow),

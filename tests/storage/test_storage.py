@@ -16,6 +16,7 @@ from fedpick.storage import (
     State,
     StateError,
     atomic_file,
+    cached_text,
     device,
     load_state,
     save_state,
@@ -143,3 +144,21 @@ def test_a_run_of_an_older_format_is_refused_with_a_sentence(tmp_path, caplog):
 
 def test_versions_are_of_what_is_installed():
     assert set(versions("numpy", "no-such-package")) == {"python", "numpy"}
+
+
+def test_a_text_that_takes_long_is_made_once(tmp_path, monkeypatch):
+    made = []
+
+    def make():
+        made.append("text")
+        return "a text"
+
+    monkeypatch.setenv("FEDPICK_CACHE", str(tmp_path))
+    assert [cached_text("one.txt", make) for _ in range(3)] == 3 * ["a text"]
+    assert len(made) == 1
+    (tmp_path / "one.txt").write_bytes(b"\xff\xfe\xfd")  # damaged: made again
+    assert cached_text("one.txt", make) == "a text"
+    assert len(made) == 2
+    monkeypatch.setenv("FEDPICK_CACHE", "")  # switched off
+    assert cached_text("one.txt", make) == "a text"
+    assert len(made) == 3
