@@ -15,7 +15,7 @@ from support.rounds import compilations
 from fedpick import AFL, ClippedLoss, PowerOfChoice, Rand, Shrinking
 from fedpick.config import override, unstructure
 from fedpick.experiment import Experiment, Metrics, Run, differences, from_plain, names, plan_batches, read, run
-from fedpick.experiment.code import own_code
+from fedpick.experiment.code import _sum_of_files, own_code
 from fedpick.sim import (
     CNN,
     MLP,
@@ -364,3 +364,33 @@ def test_code_of_ones_own_that_was_edited_is_another_experiment(tmp_path):
     assert len({first, edited, helped}) == 3
     assert rand == same
     assert own_code({"model": "optax:sgd", "data": {"path": "a:b"}, "selector": "fedpick.selectors:Rand"}) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x):\n    from tools_{0}.score import value\n    return value",
+        "from tools_{0}.score import called as f",  # of functools.partial
+        "from tools_{0}.score import SETTINGS\nf = len",
+        "import tools_{0}.score as score\nf = len",
+        "from tools_{0} import deep\nf = len",  # which imports it relatively
+        "from tools_{0}.deep import value\ndef f(x): return value",
+    ],
+)
+def test_whatever_a_file_imports_of_ones_own_counts(tmp_path, monkeypatch, text):
+    name = f"a{abs(hash((text, str(tmp_path))))}"
+    folder = tmp_path / f"tools_{name}"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "deep.py").write_text("from .score import value\n")
+    score = "import functools\nvalue = {}\nSETTINGS = {{}}\ncalled = functools.partial(print, 1)\n"
+    (folder / "score.py").write_text(score.format(1))
+    (tmp_path / f"own_{name}.py").write_text(text.format(name) + "\ndef g(x): return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    sums = []
+    for number in (1, 2, 1):
+        (folder / "score.py").write_text(score.format(number))
+        _sum_of_files.cache_clear()
+        sums.append(own_code({"metric": f"own_{name}:g"})[f"own_{name}:g"])
+    assert sums[0] == sums[2] != sums[1]

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -501,3 +502,35 @@ def test_on_a_terminal_there_is_a_bar(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     simulate(Quadratic(K=4, v=2), QuadraticModel(), Rand(2), Local(1, 1, 1e-3), rounds=20, progress=True)
     assert "20/20" in capsys.readouterr().err
+
+
+@fedpick.pytree
+class Careless:
+    """A strategy that asks everybody, or seats clients who do not exist."""
+
+    m: int = fedpick.static(default=2)
+    first: int = fedpick.static(default=0)
+    poll: ClassVar[str] = "none"
+
+    def init(self, num_clients):
+        return ()
+
+    def propose(self, key, state, clients):
+        return jnp.ones_like(clients.available) if not self.first else clients.available
+
+    def select(self, key, state, clients, candidates, losses):
+        seats = jnp.arange(self.m, dtype=jnp.int32) + self.first
+        return fedpick.Selection(seats, jnp.full(self.m, 1 / self.m, jnp.float32))
+
+    def observe(self, state, selection, report):
+        return state
+
+
+@pytest.mark.parametrize(("first", "rounds"), [(0, "round 1"), (100, "round 0")])
+def test_a_strategy_that_chooses_who_is_away_or_does_not_exist_is_refused(first, rounds):
+    everybody = np.ones((6, 8), bool)
+    everybody[1, 7] = False
+    with pytest.raises(
+        ValueError, match=f"Careless must ask and choose available clients alone, .* in {rounds}; check_"
+    ):
+        simulate(small(), Logistic(), Careless(first=first), Local(1, 2, 0.1), rounds=6, availability=Trace(everybody))

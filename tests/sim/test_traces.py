@@ -8,9 +8,10 @@ import jax
 import numpy as np
 import pytest
 
+from fedpick import Rand
 from fedpick.compare import Choices, make_experiments
 from fedpick.experiment import from_plain
-from fedpick.sim import TraceFile, read_devices
+from fedpick.sim import Federation, Local, Logistic, Names, TraceFile, read_devices, simulate
 
 KEY = jax.random.key(0)
 
@@ -31,6 +32,37 @@ def test_a_table_has_a_row_for_each_round(tmp_path):
         TraceFile(str(tmp_path / "t.csv"))(KEY, 0, 5)
     (tmp_path / "t.csv").write_text("a,b\n0,7\n")
     with pytest.raises(ValueError, match="must hold 0 and 1 alone"):
+        TraceFile(str(tmp_path / "t.csv"))(KEY, 0, 2)
+
+
+def test_columns_with_the_names_of_clients_are_theirs(tmp_path, caplog):
+    rng, path = np.random.default_rng(0), str(tmp_path / "named.csv")
+    names = Names(clients=("Aachen", "Bonn", "Essen"))
+    samples = (rng.normal(size=(12, 2)), np.arange(12) % 2, np.repeat(np.arange(3), 4))
+    federation = Federation.from_arrays(*samples, names=names)
+
+    def trained(header, row):
+        (tmp_path / "named.csv").write_text(f"{header}\n{row}\n")
+        played = simulate(federation, Logistic(), Rand(m=1), Local(1, 2, 0.1), rounds=3, availability=TraceFile(path))
+        return set(played.records["clients"].ravel().tolist())
+
+    assert trained("Essen,Bonn,Aachen", "1,0,0") == {2}
+    assert trained("Bonn,other,Essen,Aachen", "1,1,0,0") == {1}
+    assert not caplog.records
+    assert trained("one,two,three", "1,0,0") == {0}
+    assert "has none of the clients' names: its columns are the clients in their order" in caplog.text
+    with pytest.raises(ValueError, match=r"must have a column for each client, got none for Bonn"):
+        trained("Essen,Aachen,more", "1,0,0")
+
+
+def test_a_table_of_rounds_needs_no_header(tmp_path):
+    present = np.ones((4, 3), int)
+    present[0, 1:] = 0
+    for options in ({"fmt": "%d", "delimiter": ","}, {"delimiter": ","}, {"fmt": "%d"}):
+        np.savetxt(tmp_path / "t.csv", present, **options)
+        np.testing.assert_array_equal(there(TraceFile(str(tmp_path / "t.csv")), 3, 4), present.astype(bool))
+    (tmp_path / "t.csv").write_text("0,1\n1,1\n")
+    with pytest.raises(ValueError, match="must name its columns, got 0 and 1, which may be names or a round"):
         TraceFile(str(tmp_path / "t.csv"))(KEY, 0, 2)
 
 

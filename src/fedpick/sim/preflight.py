@@ -19,11 +19,11 @@ from fedpick.sim.local import Local
 from fedpick.sim.memory import check_memory, tree_bytes
 from fedpick.sim.models import Model
 from fedpick.sim.optimizers import Server
-from fedpick.sim.records import Record
+from fedpick.sim.records import UNLAWFUL, Record
 from fedpick.sim.stacking import federations_of, sizes_of_test_sets
 from fedpick.storage import usable_cores
 from fedpick.text import shown
-from fedpick.validation import check_path, check_strategy, flag, require
+from fedpick.validation import check_path, check_strategy, flag, owner_name, require
 
 LARGE_BATCH = 4096
 COPIES = 4  # of the logits in a metric, about: they are sorted, and compared with every class
@@ -179,7 +179,13 @@ def check_fit(federation: Federation, selector: Selector[Any], *worlds: Availabi
         one = jax.tree.unflatten(tree, values[:-1])
         jax.eval_shape(lambda s=one: s.propose(keys.propose, s.init(K), clients))
     for world in worlds:
-        jax.eval_shape(lambda world=world: world(keys.world, 0, K))
+        fitted = for_clients(world, federation)
+        jax.eval_shape(lambda fitted=fitted: fitted(keys.world, 0, K))
+
+
+def for_clients(world: Any, federation: Federation) -> Any:
+    """A world that goes by the names of clients, such as a trace with their names, for the clients of a federation."""
+    return world.for_clients(federation.names.clients) if hasattr(world, "for_clients") else world
 
 
 def check_room(federation: Federation, model: Model, seats: int, *, runs: int, rounds: int, every: int) -> int:
@@ -242,6 +248,15 @@ def cut_batches(local: Local, largest: int) -> Local:
     if local.batches == "replace" or local.b <= most:
         return local
     return dataclasses.replace(local, b=most)
+
+
+def check_seats(selector: Any, records: Record) -> None:
+    """Raise where a strategy has asked or chosen clients who were away, or who do not exist."""
+    rounds = np.flatnonzero((records.clients == UNLAWFUL).any(axis=(0, 2)))
+    if rounds.size:
+        rule = "must ask and choose available clients alone"
+        known = f"got one who was away or does not exist in round {rounds[0]}; check_selector says more"
+        raise ValueError(f"simulate: {owner_name(selector)} {rule}, {known}")
 
 
 def warn_of_few_available(selector: Any, records: Record) -> None:

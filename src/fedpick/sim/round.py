@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from fedpick.protocol import Clients, Report, Selector, init_key, needs, pick, polled, round_keys, seat_key
+from fedpick.protocol import Clients, Report, Selection, Selector, init_key, needs, pick, polled, round_keys, seat_key
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.classification import NamedMetric
@@ -21,7 +21,7 @@ from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server, weighted_sum
 from fedpick.sim.polls import POLLS
-from fedpick.sim.records import UPDATES, Choice, Outcome, Record, Request
+from fedpick.sim.records import UNLAWFUL, UPDATES, Choice, Outcome, Record, Request
 from fedpick.sim.spread import spread_candidates, spread_rows
 from fedpick.updates import measure
 
@@ -144,6 +144,7 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
         return jnp.where(duration <= jnp.asarray(setup.devices.deadline, jnp.float32), answers, jnp.nan)
 
     candidates, answers, selection = pick(selector, keys, state, clients, poll)
+    selection = _lawful(selection, candidates, clients.available)
     asked = (candidates if kind is None else polled(selector, candidates, state)) & (kind is not None)
     evaluated = kind.samples(count, local) if kind is not None else count
     data = jax.random.key_data
@@ -220,7 +221,7 @@ def work(
         lying=lying,
     )
     return outcome, Record(
-        clients=jnp.where(back, selection.clients, -1),
+        clients=jnp.where(back | (selection.clients == UNLAWFUL), selection.clients, -1),
         weights=weights,
         train_loss=jnp.where(back.any(), weighted_sum(weights, trained.loss) / weights.sum(), jnp.nan),
         available=jnp.sum(choice.clients.available, dtype=jnp.int32),
@@ -248,6 +249,14 @@ def learn(selector: Selector[Any], state: Any, choice: Choice, outcome: Outcome)
     said = _disguised(selector, key, state, told, jnp.maximum(choice.selection.clients, 0))
     said = said if outcome.lying is None else jnp.where(outcome.lying, told, said)
     return selector.observe(state, choice.selection, Report(said, **known))
+
+
+def _lawful(selection: Selection, candidates: Bool[Array, " K"], available: Bool[Array, " K"]) -> Selection:
+    """The selection; seats of clients who are away or do not exist, or all where one is a candidate, are UNLAWFUL."""
+    seats, K = selection.clients, available.shape[0]
+    there = (seats >= 0) & (seats < K) & available[jnp.clip(seats, 0, K - 1)]
+    wrong = ((selection.weights > 0) & ~there) | (candidates & ~available).any()
+    return Selection(jnp.where(wrong, UNLAWFUL, seats), jnp.where(wrong, jnp.float32(0), selection.weights))
 
 
 def _disguised(

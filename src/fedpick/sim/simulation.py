@@ -110,6 +110,7 @@ def simulate(
     local = preflight.cut_batches(local, data.largest)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
+    availability = preflight.for_clients(availability, data)
     world = (availability, failures, devices, liars.lies() if liars.share > 0 else None)
     runs, names = sweep(Setup(lean, built, selector, local, server, *world, metrics=own), seeds)
     preflight.check_fit(data, runs.setup.selector, availability, failures)
@@ -143,6 +144,7 @@ def simulate(
             while tables.rounds < rounds and not (until and hosts.all_agree(output.reached(until, tables))):
                 tick = functools.partial(bar.part, tables.rounds, cadence.step(tables.rounds))
                 tables = tables.append(runner.play(tables.rounds, cadence, tick), cadence)
+                preflight.check_seats(selector, tables.records)
                 if tables.rounds == rounds or tables.rounds - kept >= tables.rounds // RECORDED:
                     output.save(runner, tables)
                     kept = tables.rounds

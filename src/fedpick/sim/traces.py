@@ -3,8 +3,9 @@
 import functools
 import io
 import json
+import logging
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +19,12 @@ from fedpick.pytrees import pytree, static
 from fedpick.sim.arrays import file_sha256
 from fedpick.sim.availability import Devices, Trace
 from fedpick.sim.files import read_table
+from fedpick.sim.rows import few
 from fedpick.text import brief
 from fedpick.validation import require
 
+LOG = logging.getLogger("fedpick")
+TABLES = (".csv", ".tsv", ".npz", ".parquet", ".arrow")
 MOST_ROUNDS = 100_000
 HARMLESS = {("numpy", "dtype"), *((f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core"))}
 STATES = {  # of FLASH's messages
@@ -39,7 +43,8 @@ STATES = {  # of FLASH's messages
 class TraceFile:
     """Availability as a file has it; after its end it starts again.
 
-    A table (``.csv``, ``.npz``, ...) has a row per round and a column per client, 0 or 1. FedScale's
+    A table (``.csv``, ``.npz``, ...) has a row per round and a column per client, 0 or 1. Columns with the names of
+    clients are theirs; others are the clients in their order, and a CSV file of them needs no header. FedScale's
     ``client_behave_trace`` (a pickle, of which only plain data are read, or the same as json) and FLASH's
     ``state_traces.json`` have devices and times: a FLASH device is available while it charges, is on Wi-Fi, and its
     screen is off or locked.
@@ -65,6 +70,24 @@ class TraceFile:
         """What the file holds, as a sum."""
         return file_sha256(_existing(self.path))
 
+    def for_clients(self, names: Sequence[str]) -> "TraceFile | Trace":
+        """The same for clients of these names: where columns of the table are called so, by name.
+
+        Args:
+            names: The clients' names; empty where they have none.
+        """
+        file = _existing(self.path)
+        called, present = _table(file) if names and file.suffix in TABLES else ([], np.empty(0))
+        absent = [name for name in names if name not in called]
+        if not called:
+            return self
+        if len(absent) == len(names):
+            _say(f"TraceFile: {str(file)!r} has none of the clients' names: its columns are the clients in their order")
+            return self
+        if absent:
+            raise ValueError(f"TraceFile: {str(file)!r} must have a column for each client, got none for {few(absent)}")
+        return Trace(jnp.asarray(present[:, [called.index(name) for name in names]]))
+
     def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
         file = _existing(self.path)
         present = _present(file, self.seconds, self.seed, K, file.stat().st_mtime_ns)
@@ -88,22 +111,52 @@ class _Times(NamedTuple):
 @functools.lru_cache(maxsize=4)
 def _present(file: Path, seconds: float, seed: int, K: int, changed: int) -> Numbers:
     """Who is there, [rounds, K]."""
-    if file.suffix in (".csv", ".tsv", ".npz", ".parquet", ".arrow"):
-        columns = read_table(str(file)).columns
-        shapes = {np.shape(column) for column in columns.values()}
-        if "present" not in columns and (len(shapes) > 1 or len(next(iter(shapes))) != 1):
-            rule = "must hold present, [rounds, K], or a column of 0 and 1 for each client"
-            raise ValueError(f"TraceFile: {str(file)!r} {rule}, got {', '.join(columns)}")
-        table = columns["present"] if "present" in columns else np.stack(list(columns.values()), axis=1)
-        if not np.isin(table, (0, 1)).all():
-            raise ValueError(f"TraceFile: {str(file)!r} must hold 0 and 1 alone, a row per round, got others")
-        return np.asarray(table, bool)
+    if file.suffix in TABLES:
+        return _table(file)[1]
     devices = [times for times in map(_times, _devices(file)) if times is not None]
     if not devices:
         raise ValueError(f"TraceFile: {str(file)!r} must hold devices that were there, got none")
     rounds = int(min(MOST_ROUNDS, max(1, max(times.end for times in devices) // seconds)))
     clock = seconds * np.arange(rounds)
     return np.stack([devices[place].at(clock) for place in _drawn(len(devices), K, seed)], axis=1)
+
+
+def _table(file: Path) -> tuple[list[str], Numbers]:
+    """The names of the columns, none where the file has no header or one array, and who is there, [rounds, K]."""
+    called: list[str] = []
+    table = _without_header(file) if file.suffix in (".csv", ".tsv") else None
+    if table is None:
+        columns = read_table(str(file)).columns
+        shapes = {np.shape(column) for column in columns.values()}
+        if "present" not in columns and (len(shapes) > 1 or len(next(iter(shapes))) != 1):
+            rule = "must hold present, [rounds, K], or a column of 0 and 1 for each client"
+            raise ValueError(f"TraceFile: {str(file)!r} {rule}, got {', '.join(columns)}")
+        called = [] if "present" in columns else list(columns)
+        table = columns["present"] if "present" in columns else np.stack(list(columns.values()), axis=1)
+    if not np.isin(table, (0, 1)).all():
+        raise ValueError(f"TraceFile: {str(file)!r} must hold 0 and 1 alone, a row per round, got others")
+    return called, np.asarray(table, bool)
+
+
+@functools.cache
+def _say(what: str) -> None:
+    """Say it once, however many runs there are."""
+    LOG.warning("%s", what)
+
+
+def _without_header(file: Path) -> Numbers | None:
+    """The numbers of a CSV file whose first line is a round, as numpy.savetxt writes it; None where it has names."""
+    with file.open(encoding="utf-8-sig") as lines:
+        first = lines.readline().strip()
+    mark = max(",;\t ", key=first.count)
+    if first.split(mark) == ["0", "1"]:
+        raise ValueError(f"TraceFile: {str(file)!r} must name its columns, got 0 and 1, which may be names or a round")
+    try:
+        if not {float(cell) for cell in first.split(mark)} <= {0.0, 1.0}:
+            return None
+        return np.loadtxt(file, delimiter=mark, ndmin=2, encoding="utf-8-sig")
+    except ValueError:
+        return None
 
 
 def _drawn(number: int, K: int, seed: int) -> Numbers:
