@@ -10,13 +10,14 @@ opposite sign, three times as long. For each strategy and defence: the loss over
 over the draws, with its standard error), and the part of all weight that the liars have. "all" is
 Credits(Cooldown(RankClip(strategy, 0.25), 5)), updates bounded by the median norm and sizes by the largest that is
 surely honest; it was chosen on the draws 10 to 33, and the draws here begin at 100. What is in FILE is not played
-again. --docs joins such files, writes them to docs/trust-results.json.gz and docs/trust-table.md, and prints the tables
-of docs/trust.md.
+again. --docs adds such files to docs/trust-results.json.gz, and writes the tables of docs/trust-table.md and
+docs/trust.md again.
 """
 
 import argparse
 import gzip
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -180,7 +181,9 @@ def table(found: dict[str, Any]) -> str:
 
 
 def write_docs(parts: list[dict[str, Any]]) -> None:
+    """Add what was found to what is published, and make the tables of the docs of all of it."""
     found: dict[str, Any] = {}
+    parts = [json.loads(gzip.decompress(RESULTS.read_bytes())), *parts]
     for part in parts:
         for name, rows in part["strategies"].items():
             found.setdefault(name, {}).update(rows)
@@ -189,7 +192,12 @@ def write_docs(parts: list[dict[str, Any]]) -> None:
     plain = json.dumps({"versions": list(versions.values()), "strategies": found}, separators=(",", ":"))
     RESULTS.write_bytes(gzip.compress(plain.encode(), mtime=0))
     RESULTS.with_name("trust-table.md").write_text(table(found))
-    print(f"{overview(found)}\n\n{summary({name: found[name] for name in IN_DETAIL})}")
+    page = RESULTS.with_name("trust.md")
+    text = page.read_text()
+    for made in (overview(found), summary({name: found[name] for name in IN_DETAIL})):
+        head = re.escape(made.splitlines()[0])
+        text = re.sub(rf"^{head}\n(\|.*\n)*", lambda _, made=made: f"{made}\n", text, count=1, flags=re.MULTILINE)
+    page.write_text(text)
 
 
 def main() -> None:
@@ -201,7 +209,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path, help="what was found, which is not played again")
-    parser.add_argument("--docs", nargs="+", type=Path, metavar="FILE", help="make the tables of the docs from these")
+    parser.add_argument("--docs", nargs="+", type=Path, metavar="FILE", help="add these to the tables of the docs")
     arguments = parser.parse_args()
     if arguments.docs:
         write_docs([json.loads(file.read_text()) for file in arguments.docs])

@@ -62,7 +62,9 @@ def sections(
             (*learning,),
         ),
         *ahead,
-        Section("costs", "What it costs to get there", "All traffic counts, polls included.", (*costs,)),
+        Section(
+            "costs", "What it costs to get there", "What training and polls send counts; evaluations do not.", (*costs,)
+        ),
         Section(
             "clients", "Who trains, and who is left behind", "", (*people, *([_picks(compared, facts)] if one else []))
         ),

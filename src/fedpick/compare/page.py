@@ -45,7 +45,7 @@ NOTES = (
 REAL = (
     "Loss and worst client: Flower's evaluation on clients, of those that took part in it after that round, on the "
     "data they chose. Test accuracy and test loss: the server's own evaluation. Seconds are a clock's: of the slowest "
-    "client that was waited for. MB: the model, as often as it was sent, polls included."
+    "client that was waited for. MB: the model, as often as it was sent for polls and training; not for evaluations."
 )
 SIMULATED = " The clients, and the runs, shared the cores of this machine: of a deployment the seconds say nothing."
 Cell = tuple[str, str]

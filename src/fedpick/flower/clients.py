@@ -150,6 +150,10 @@ class ClientTable:
             failures, _ = self.unknown_nodes.get(node, (0, 0))
             self.unknown_nodes[node] = (failures + 1, _backoff(t, rounds, failures))
 
+    def named(self) -> set[str]:
+        """The clients that have a name, and not the number of a node alone."""
+        return {name for name in self.identities if name is not None and not name.startswith("node=")}
+
     def available(self) -> NDArray[np.bool_]:
         """Which clients may be asked now, Bool[K]."""
         connected = np.zeros(len(self), bool)

@@ -4,6 +4,7 @@ A federation does not know all that a simulation knows; what it does not know is
 clients come from Flower's evaluation on clients, ``test_loss`` and ``test_accuracy`` from the server's ``evaluate_fn``.
 """
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from fedpick.flower.replies import read_metric
 from fedpick.metrics import METRICS, OVER_CLIENTS, Payload, traffic
 from fedpick.protocol import Selector
 
+LOG = logging.getLogger("flwr.fedpick")
 COUNTS = ("available", "polled", "trained", "returned")
 COSTS = ("poll_samples", "train_samples", "seconds")
 
@@ -62,11 +64,15 @@ class History:
         """Enter metrics that were measured after the rounds played so far."""
         self.measured.setdefault(len(self.rows), {}).update(values)
 
-    def note_decisions(self, selector: Selector[Any], before: Any, after: Any) -> str | None:
-        """Enter what a strategy says of its own decisions in the last round, if anything; returns its reasons."""
+    def note_decisions(self, selector: Selector[Any], before: Any, after: Any, said: str | None = None) -> str | None:
+        """Enter what a strategy says of its own decisions in the last round, if anything; returns its reasons.
+
+        ``said`` is what else there is to say of the round.
+        """
         if hasattr(selector, "status"):
             self.status.append(selector.status(after))
-        why: str | None = selector.explain(before, after) if hasattr(selector, "explain") else None
+        own: str | None = selector.explain(before, after) if hasattr(selector, "explain") else None
+        why = "; ".join(part for part in (said, own) if part is not None) or None
         if why is not None:
             self.notes[len(self.rows)] = why
         return why
@@ -150,12 +156,15 @@ class History:
         return {"rounds": len(self.rows), "final": final, "costs": costs}
 
 
-def client_metrics(replies: Sequence[Message], key: str) -> dict[str, float]:
-    """The metrics over clients; ``loss`` weighs them by the metric ``key``, in all others each client counts once."""
+def client_metrics(replies: Sequence[Message], key: str, strict: bool = False) -> dict[str, float]:
+    """The metrics over clients; ``loss`` weighs them by the metric ``key``, in all others each client counts once.
+
+    An accuracy that is not between 0 and 1 is an error where this is ``strict``, and else it is said and left out.
+    """
     weights = [read_metric(reply, key) for reply in replies]
     records = [next(iter(reply.content.metric_records.values())) for reply in replies]
     loss, accuracy = (np.array([_find(record, word) for record in records]) for word in ("loss", "acc"))
-    values = {"loss": loss, "accuracy": accuracy}
+    values = {"loss": loss, "accuracy": np.array([_part(each, strict) for each in accuracy])}
     over_clients = {name: float(function(values[measured])) for name, (measured, function) in OVER_CLIENTS.items()}
     return {"loss": float(np.average(loss, weights=weights)), **over_clients}
 
@@ -167,9 +176,20 @@ def eval_losses(reply: Message) -> list[float]:
     return [_find(record, "loss") for record in numbers[:1] if any("loss" in key.lower() for key in record)]
 
 
-def server_metrics(record: MetricRecord) -> dict[str, float]:
-    """The metrics that the server's own evaluation gives."""
-    return {"test_loss": _find(record, "loss"), "test_accuracy": _find(record, "acc")}
+def server_metrics(record: MetricRecord, strict: bool = False) -> dict[str, float]:
+    """The metrics that the server's own evaluation gives; accuracies as in ``client_metrics``."""
+    return {"test_loss": _find(record, "loss"), "test_accuracy": _part(_find(record, "acc"), strict)}
+
+
+def _part(accuracy: float, strict: bool) -> float:
+    """The accuracy, NaN where it is not between 0 and 1."""
+    if math.isnan(accuracy) or 0 <= accuracy <= 1:
+        return accuracy
+    said = f"Selecting: an accuracy must be between 0 and 1, got {accuracy:g} from an evaluation: is it in per cent?"
+    if strict:
+        raise ValueError(said)
+    LOG.warning("%s It is left out", said)
+    return math.nan
 
 
 def _find(metrics: Mapping[str, Any], word: str) -> float:

@@ -28,6 +28,7 @@ from fedpick.flower.replies import (
     usable_evaluations,
     weigh,
 )
+from fedpick.flower.reports import ReportCheck
 from fedpick.flower.selection import announced, choose, observe, resize_memory
 from fedpick.flower.training import Round, rescale
 from fedpick.flower.watch import SERVER
@@ -56,6 +57,7 @@ class Adapter:
         rows = max(options.clients or 0, least_clients(selector))
         self.state = ServerState(ArrayRecord(), ClientTable(rows), History())
         self.state.clients.limits = options.size_limits
+        self.check_reports = ReportCheck(selector, options)
         self.skip = 0  # rounds of this start() that an earlier run of the server has played
         self.current: Round | None = None
         self.seconds: Mapping[str, float] = {}  # that each training reply took, by the id of the message it answers
@@ -143,7 +145,6 @@ class Adapter:
         report = current.report(
             self.selector, self.options, updates=updates, seconds=self.seconds, table=self.state.clients
         )
-        losses = np.asarray(report.loss)
         weights = rescale(np.asarray(selection.weights), list(updates))
         arrays, metrics = None, None
         if updates:
@@ -160,14 +161,15 @@ class Adapter:
         state.arrays = state.arrays if arrays is None else arrays
         if self.recovery.rolled_back:
             arrays, self.recovery.rolled_back = state.arrays, False
+        said = self.check_reports(state.memory, selection, report, list(updates.values()))
         before, state.memory = state.memory, observe(self.selector, state.memory, selection, report)
         samples, limit = state.clients.sizes()[list(current.choice.asked)], math.inf
         if self.selector.poll == "batch" and self.options.batch is not None:
             limit = self.options.batch
-        row = current.row(list(updates), weights, losses, float(np.minimum(samples, limit).sum()))
+        row = current.row(list(updates), weights, np.asarray(report.loss), float(np.minimum(samples, limit).sum()))
         state.history.rows.append(row)
         self.recovery.note_updates(len(updates))
-        why = state.history.note_decisions(self.selector, before, state.memory)
+        why = state.history.note_decisions(self.selector, before, state.memory, said)
         if why is not None:
             LOG.info("fedpick round %d: %s", server_round, why)
         self.save()
@@ -214,7 +216,7 @@ class Adapter:
         if not usable:
             return None
         bound_examples(usable, key, self.options.size_cap)
-        self.state.history.measure(client_metrics(usable, key))
+        self.state.history.measure(client_metrics(usable, key, self.check_reports.strict))
         return self.inside.aggregate_evaluate(server_round, usable)
 
     def record_evaluations(self, evaluate: Evaluate) -> Evaluate:
@@ -223,9 +225,9 @@ class Adapter:
         def evaluate_and_record(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             found = None if server_round < self.skip else evaluate(server_round, arrays)
             if found is not None:
-                self.state.history.measure(server_metrics(found))
+                self.state.history.measure(measured := server_metrics(found, self.check_reports.strict))
                 if server_round == self.state.rounds and any("loss" in name.lower() for name in found):
-                    self.state.watch.hear("server", {SERVER: server_metrics(found)["test_loss"]}, server_round)
+                    self.state.watch.hear("server", {SERVER: measured["test_loss"]}, server_round)
                     self.recovery.judge(self.state, server_round)
             return found
 
@@ -260,8 +262,7 @@ class Adapter:
 
     def _check_clients(self, grid: Grid) -> None:
         """Refuse the folder of a federation that began with another model and has none of the clients that are here."""
-        table = self.state.clients
-        known = {name for name in table.identities if name is not None and not name.startswith("node=")}
+        table, known = self.state.clients, self.state.clients.named()
         self._roll_call(self._queries(self.skip, grid))
         here = {table.identities[client] for client in table.node_of}
         if known and here and not known & here:

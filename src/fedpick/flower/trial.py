@@ -80,7 +80,9 @@ class Trial:
         given |= {"seed": self.seed, "clients": self.clients, "folder": self.folder}
         given |= {name: max(given[name], PATIENCE) for name in ("wait", "poll_timeout")}
         strategy = adapter.wrapped.layers[0]
-        return Adapter(self.selector(adapter.selector, rounds), Options(**given), strategy, adapter.inside)
+        found = Adapter(self.selector(adapter.selector, rounds), Options(**given), strategy, adapter.inside)
+        found.check_reports.strict = True
+        return found
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:

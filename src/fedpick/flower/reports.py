@@ -1,0 +1,56 @@
+"""What clients report of their training: whether all is there from which the strategy learns."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flwr.app import Message
+
+from fedpick.flower.options import Options
+from fedpick.protocol import Report, Selection, Selector, needs
+
+LOG = logging.getLogger("flwr.fedpick")
+
+
+class ReportCheck:
+    """Says once what no client reports and the strategy learns from; where it is ``strict``, that is an error.
+
+    In a trial of an app it is: all clients run the same code, and what would be compared is not the strategy. A server
+    goes on without, as one client's silence must not end a federation.
+    """
+
+    def __init__(self, selector: Selector[Any], options: Options) -> None:
+        self.selector, self.options = selector, options
+        self.strict = False
+        self.missed: set[str] = set()
+
+    def __call__(self, memory: Any, selection: Selection, report: Report, replies: Sequence[Message]) -> str | None:
+        """What is to be said of the valid replies of a round; ``memory`` is the strategy's before it observes them."""
+        missing = self._missing(memory, selection, report, replies) if replies else ""
+        if not missing or missing in self.missed:
+            return None
+        self.missed.add(missing)
+        name = type(self.selector).__name__
+        said = f"{name} learns from {missing!r} in the metrics of training replies, and none of a round had it"
+        if self.strict:
+            raise ValueError(f"Selecting: {said}; report it from the app's train function")
+        LOG.warning("fedpick: %s: it chooses without", said)
+        return said
+
+    def _missing(self, memory: Any, selection: Selection, report: Report, replies: Sequence[Message]) -> str:
+        """The name of a metric that the strategy learns from and no reply has; "" where there is none."""
+
+        def lacks(name: str) -> bool:
+            return not any(name in record for reply in replies for record in reply.content.metric_records.values())
+
+        if "square_loss" in needs(self.selector) and lacks(self.options.square_loss):
+            return self.options.square_loss
+        if self.selector.poll != "none" or not lacks(self.options.train_loss):  # polls say it better
+            return ""
+        told = report._replace(loss=jnp.where(selection.weights > 0, jnp.float32(1), report.loss))
+        found = (jax.tree.leaves(self.selector.observe(memory, selection, each)) for each in (told, report))
+        alike = (np.array_equal(one, other, equal_nan=True) for one, other in zip(*found, strict=True))
+        return "" if all(alike) else self.options.train_loss
