@@ -195,8 +195,8 @@ def write_docs(parts: list[dict[str, Any]]) -> None:
     page = RESULTS.with_name("trust.md")
     text = page.read_text()
     for made in (overview(found), summary({name: found[name] for name in IN_DETAIL})):
-        head = re.escape(made.splitlines()[0])
-        text = re.sub(rf"^{head}\n(\|.*\n)*", lambda _, made=made: f"{made}\n", text, count=1, flags=re.MULTILINE)
+        (old,) = re.finditer(rf"^{re.escape(made.splitlines()[0])}\n(\|.*\n)*", text, re.MULTILINE)
+        text = f"{text[: old.start()]}{made}\n{text[old.end() :]}"
     page.write_text(text)
 
 

@@ -17,7 +17,7 @@ from fedpick.tables import ROLES as ROLES
 from fedpick.tables import STRATEGIES as STRATEGIES
 from fedpick.tables import Row as Row
 from fedpick.tables import Strategy as Strategy
-from fedpick.text import shown
+from fedpick.text import blame, shown
 
 
 def strategy(name: str, **parameters: Any) -> Any:
@@ -235,8 +235,8 @@ def load(address: str) -> Any:
         found: Any = importlib.import_module(module)
         for name in path.split("."):
             found = getattr(found, name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"registry: {address!r} must be an importable package.module:Class ({error})") from None
+    except Exception as error:
+        raise ValueError(f"registry: {address!r} must be an importable package.module:Class ({blame(error)})") from None
     return found
 
 

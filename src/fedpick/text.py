@@ -1,5 +1,6 @@
 """Values, errors and lists of sentences in the words of an error: short, whatever they hold."""
 
+import traceback
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,3 +40,17 @@ def few_lines(sentences: Iterable[str]) -> str:
     lines = list(sentences)
     more = len(lines) - MOST
     return "\n".join([*lines[:MOST], f"and so on: {more} more"] if more > 1 else lines)
+
+
+def blame(error: Exception) -> str:
+    """What went wrong while code of a user's own was imported, with the file and the line where it is a mistake there.
+
+    >>> blame(ImportError("No module named 'mine'"))
+    "No module named 'mine'"
+    """
+    if isinstance(error, ImportError | AttributeError | ValueError) and not isinstance(error, UnicodeError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else frames[-1][:2]
+    said = error.msg if isinstance(error, SyntaxError) else brief(error)
+    return f"{file}, line {line}: {type(error).__name__}: {said}"

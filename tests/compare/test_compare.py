@@ -610,6 +610,35 @@ def test_two_hundred_named_clients_with_unbalanced_labels_are_compared(tmp_path)
     assert (tmp_path / "out" / "report.html").stat().st_size < 3_000_000
 
 
+def test_a_comparison_that_is_made_again_can_be_given_a_name(tmp_path):
+    small = ["quadratic", "--strategies", "rand,pow-d", "--rounds", "4", "--seeds", "2", "-o", tmp_path, "-q"]
+    for name in ("quadratic", "first", "second one"):
+        given = ["--name", name] if name != "quadratic" else []
+        assert fedpick("compare", *small, *given).exit_code == 0
+        assert json.loads((tmp_path / "summary.json").read_text())["name"] == name.replace(" ", "-")
+    assert fedpick("compare", *small).exit_code == 0  # without a name it keeps the one that it has
+    assert json.loads((tmp_path / "summary.json").read_text())["name"] == "second-one"
+
+
+def test_a_mistake_in_a_file_of_ones_own_is_named_with_its_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wrong_syntax.py").write_text("import jax\n\ndef x(:\n    pass\n")
+    (tmp_path / "wrong_at_once.py").write_text("a = 1\nb = a / 0\n")
+    for name, line, what in (
+        ("wrong_syntax", 3, "SyntaxError"),
+        ("wrong_at_once", 2, "ZeroDivisionError: division by"),
+    ):
+        done = fedpick("compare", "--strategies", f"rand,{name}.py:S", "-o", tmp_path / "out")
+        assert done.exit_code == 1
+        assert f"{name}.py, line {line}: {what}" in done.stderr
+        assert "Traceback" not in done.output
+
+
+def test_skew_is_no_target():
+    with pytest.raises(ValueError, match=r"metric must be one of 'loss', .* got 'skew'"):
+        Comparison(("a",), (made_up([1]),), "skew")
+
+
 def test_a_folder_holds_comparisons_by_name(out):
     first = json.loads((out / "summary.json").read_text())
     other = ["quadratic", "--strategies", "rand,afl", "--rounds", "20", "--seeds", "2", "-o", out, "-q"]

@@ -9,20 +9,23 @@ import typer
 from fedpick.cli._common import console
 
 
-def finish(report: Any, output: Path, summary: Any, *, csv: Path | None, as_json: bool, began: float) -> None:
+def finish(
+    report: Any, output: Path, summary: Any, *, name: str | None, csv: Path | None, as_json: bool, began: float
+) -> None:
     """Write the page and the summary of a comparison, and show its table and its answer.
 
     Args:
         report: The comparison.
         output: The folder of its runs.
         summary: Of the federation, where it is at hand.
+        name: What the comparison is to be called, if it was said.
         csv: Where to write the metrics of all runs, if anywhere.
         as_json: Whether to print the summary and nothing else.
         began: When it began, by the monotonic clock.
     """
     from fedpick.compare import set_aside, write_report
 
-    report = set_aside(output, report)
+    report = set_aside(output, report, name)
     page, plain = write_report(report, output, summary)
     if csv is not None:
         report.runs().to_csv(csv)

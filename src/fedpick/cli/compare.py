@@ -160,7 +160,7 @@ def compare(
             wanted: Any = {"m": m, "d": d or (), "rounds": rounds, "seeds": seeds, "settings": settings or ()}
             wanted |= {"federation": federation or (), "workers": workers, "metric": metric, "name": name, **called}
             report = compare_app(folder, names_given, output, shown=shown, **wanted)
-            finish(report, output, None, csv=csv, as_json=as_json, began=began)
+            finish(report, output, None, name=name, csv=csv, as_json=as_json, began=began)
             return
         measured, metric = metrics_asked(metrics, metric)
         choices = Choices(
@@ -209,7 +209,7 @@ def compare(
             run_missing(chosen, store, progress)
         preload.join()
         report = report_on(chosen, store, metric=metric, name=name or Path(task).stem, **called)
-        finish(report, output, summary, csv=csv, as_json=as_json, began=began)
+        finish(report, output, summary, name=name, csv=csv, as_json=as_json, began=began)
 
 
 compare.__doc__ = f"{compare.__doc__}{EXAMPLES}"

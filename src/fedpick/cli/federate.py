@@ -51,6 +51,8 @@ def federate(
         from fedpick.flower.demo import build_selector
 
         seats = m if m is not None else max(clients // 4, 1)
+        if seats > clients:
+            raise ValueError(f"federate: -m must be at most K={clients}, got {seats}")
         candidates = d if d is not None else min(2 * seats, clients)
         if not seats <= candidates <= clients:
             raise ValueError(f"federate: -d must be at least m={seats} and at most K={clients}, got {candidates}")

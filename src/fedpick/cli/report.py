@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedpick.cli._common import Data, Debug, cli_errors, command_line
+from fedpick.cli.compare import metrics_asked
 
 
 def report(
@@ -17,7 +18,10 @@ def report(
         str | None, typer.Option(help="Value to reach.", show_default="that of the comparison, or what rand reaches")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric of the target: loss, test_loss, test_accuracy, ...", show_default="loss")
+        str | None,
+        typer.Option(
+            help="Metric of the target: loss, test_loss, test_accuracy, f1, ...", show_default="that of the comparison"
+        ),
     ] = None,
     by: Annotated[
         str | None,
@@ -66,7 +70,8 @@ def report(
         from fedpick.results import MLflow, TensorBoard
 
         def write(refresh: int = 0) -> Any:
-            wanted: Any = {"name": name, "where": tuple(where or ()), "metric": metric, "by": by}
+            asked = metrics_asked(None, metric)[1]
+            wanted: Any = {"name": name, "where": tuple(where or ()), "metric": asked, "by": by}
             report = load_report(folder, **wanted, value=number(target), command=command_line())
             check_percent("report", target, report.comparison.metric)
             summary = None

@@ -21,22 +21,25 @@ LOG = logging.getLogger("fedpick")
 PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
 
 
-def set_aside(folder: Path, report: ComparisonReport) -> ComparisonReport:
+def set_aside(folder: Path, report: ComparisonReport, name: str | None = None) -> ComparisonReport:
     """Keep the comparison in a folder under its name, where another is about to take its place.
 
-    Returns the one that comes, under a name that no other has; one that was here before has the name that it had.
+    Returns the one that comes, under a name that no other has; one that was here before has the name that it had,
+    unless it is given another.
 
     Args:
         folder: The folder.
         report: The comparison that comes.
+        name: The name that it is given, if any.
     """
     plain = {"experiments": json.loads(json.dumps(list(report.experiments))), "runs": list(report.identities)}
     kept = _glance(folder / SUMMARY)
     if kept is not None and not kept["all_runs"]:
         if _is_same(kept, plain):
-            return replace(report, name=str(kept.get("name") or report.name))
-        name = _move(folder, kept)
-        LOG.warning("the comparison before it is kept: fedpick report %s --name %s", folder, name)
+            had = str(kept.get("name") or report.name)
+            return replace(report, name=had if name in (None, had) else _free_name(folder, str(name)))
+        before = _move(folder, kept)
+        LOG.warning("the comparison before it is kept: fedpick report %s --name %s", folder, before)
     if report.all_runs:
         return report
     for path in sorted((folder / EARLIER).glob("*.json")):
@@ -44,7 +47,7 @@ def set_aside(folder: Path, report: ComparisonReport) -> ComparisonReport:
         if earlier is not None and _is_same(earlier, plain):
             path.unlink()
             path.with_suffix(".html").unlink(missing_ok=True)  # both are written again, as the last
-            return replace(report, name=path.stem)
+            return replace(report, name=path.stem if name is None else _free_name(folder, name))
     return replace(report, name=_free_name(folder, report.name))
 
 

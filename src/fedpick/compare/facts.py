@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fedpick.compare.answer import VAGUE
 from fedpick.compare.charts import Section
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.report import ComparisonReport
@@ -73,7 +74,7 @@ def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
     base, by, unit = compared.baseline, compared.by, compared.currency
     gain, bound = compared.speed_up(name), compared.bound(name)
     there = np.isfinite(compared.rounds_of(name)).any() or np.isfinite(compared.rounds_of(base)).any()
-    sure = f": {gain.low:.2f} to {gain.high:.2f}, 95 % sure" if not bound and np.isfinite(gain.high) else ""
+    sure = f": {gain.low:.2f} to {gain.high:.2f}, 95 % sure" if not bound and gain.high <= VAGUE * gain.low else ""
     title = f"times as {unit.adjective}" if by == "bytes" else f"times as fast, in {unit.unit}"
     rows = [(title, f"{SIGNS[bound]}{gain.mean:.2f}" if there else "-", f"{name} against {base}{sure}")]
     for what, word in (("bytes", "traffic"), ("seconds", "seconds" if real else "simulated seconds")):

@@ -146,7 +146,8 @@ class ComparisonReport:
         """A name for each client."""
         first = self.comparison.results[0]
         numbers = range(first.shares.shape[1])
-        return self.clients if len(self.clients) == len(numbers) else tuple(map(first.client_name, numbers))
+        known = self.clients if len(self.clients) == len(numbers) else map(first.client_name, numbers)
+        return tuple(str(name).removeprefix("name=") for name in known)  # as Flower's clients call themselves
 
     def runs(self) -> Result:
         """All runs as one result, each with its strategy and its parameters: what a CSV file has."""

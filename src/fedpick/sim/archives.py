@@ -57,7 +57,9 @@ class Archive(Mapping[str, Numbers]):
             if "Object arrays" not in str(error):
                 raise _wrong(self.path, error) from None
             cure = (
-                "save a sparse matrix as x.toarray()" if entry.endswith("x") else f"save texts as {entry}.astype(str)"
+                "save a sparse matrix as x.toarray()"
+                if entry.endswith("x")
+                else f"save texts as np.asarray({entry}, dtype=str)"
             )
             rule = f"{entry} in {self.path!r} must be a plain array"
             raise ValueError(f"Arrays: {rule}, got objects: {cure}") from None
