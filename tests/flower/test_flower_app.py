@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 from support.fake_grid import FakeGrid
+from support.made_up import made_up
 from typer.testing import CliRunner
 
 from fedpick import PowerOfChoice, Rand
@@ -380,3 +381,16 @@ def test_an_interrupted_comparison_of_an_app_goes_on_to_the_same_table(end, tmp_
 def _children(pid):
     listing = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     return [int(line.split()[0]) for line in listing.splitlines() if int(line.split()[1]) == pid]
+
+
+def test_data_beside_the_code_of_an_app_are_a_part_of_it(tmp_path):
+    folder = tmp_path / "app"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    plain = read_app(folder).digest
+    (folder / "data.csv").write_text("a,b\n1,2\n")
+    first = read_app(folder).digest
+    (folder / "data.csv").write_text("a,b\n1,3\n")
+    assert len({plain, first, read_app(folder).digest}) == 3
+    (folder / "data.csv").unlink()
+    made_up([3, 4]).to_csv(folder / "runs.csv")  # what --csv writes is none
+    assert read_app(folder).digest == plain

@@ -68,7 +68,9 @@ def choose_columns(
         if not y and len(columns) > 2 and last and _are_labels(columns[last[0]]):
             y = last[0]
         if not y:
-            raise ValueError(f"{owner} must hold y, got {few(columns)}; or name the column of labels")
+            if last and not len(columns[last[0]]):
+                raise ValueError(f"{owner} must hold a sample at least, got {few(columns)} without rows")
+            raise ValueError(f"{owner} must hold y, got {few(columns)}; or name the column of labels (y=, --y)")
         told += [f"y = {y}"] if y != "y" else []
     inputs = _inputs(columns, x, (y, client), owner)
     if x and inputs != tuple(x):

@@ -149,7 +149,8 @@ class RunStore:
                 return None
             aside = folder.with_name(f".broken-{identity}-{time.time_ns()}")
             folder.rename(aside)
-        LOG.warning("store: %s is not a complete run (%s); moved to %s, and run again", folder, what, aside.name)
+        said = "store: %s is not a complete run (%s); moved to %s: compare or run plays it again"
+        LOG.warning(said, folder, what, aside.name)
         return None
 
     def save(

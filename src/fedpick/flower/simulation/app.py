@@ -11,7 +11,9 @@ from fedpick import config
 from fedpick.registry import nearest
 from fedpick.text import brief, shown
 
-SOURCES = (".py", ".toml", ".json", ".yaml", ".yml")  # what an app is made of
+# What an app is made of: its code, its settings, and data that lie beside them.
+SOURCES = (".py", ".toml", ".json", ".yaml", ".yml", ".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet", ".arrow")
+LARGE = 1 << 28  # bytes from which on a file is known by its size and its time
 CLIENTS = 10  # where nothing says how many
 
 
@@ -26,7 +28,7 @@ class App:
         client: The address of its ClientApp.
         settings: Its run config, flat, as clients and server see it.
         clients: The number of clients of its local simulation; None where it does not say.
-        digest: A checksum of its code.
+        digest: A checksum of its files.
     """
 
     folder: Path
@@ -109,20 +111,33 @@ def _clients(federations: dict[str, Any]) -> int | None:
 
 
 def _digest(folder: Path) -> str:
-    """A checksum of an app's code, so that runs of an app that was changed are not taken for its own."""
+    """A checksum of an app's files, so that runs of an app that was changed are not taken for its own."""
     found = hashlib.sha256()
     for path in _sources(folder):
         found.update(f"{path.relative_to(folder)}\n".encode())
-        found.update(hashlib.sha256(path.read_bytes()).digest())
+        about = path.stat()
+        if about.st_size < LARGE:
+            found.update(hashlib.sha256(path.read_bytes()).digest())
+        else:
+            found.update(f"{about.st_size} {about.st_mtime_ns}\n".encode())
     return found.hexdigest()[:16]
 
 
 def _sources(folder: Path) -> Iterator[Path]:
-    """The files with code; not what a comparison has written beside them."""
+    """The files that an app is made of; not what a comparison has written beside them."""
     for path in sorted(folder.iterdir()):
         if path.name.startswith((".", "__pycache__")) or (path / "runs").is_dir():
             continue
         if path.is_dir() and not (path / "pyvenv.cfg").is_file():
             yield from _sources(path)
-        elif path.is_file() and path.suffix in SOURCES and path.name != "summary.json":
+        elif path.is_file() and path.suffix in SOURCES and path.name != "summary.json" and not _is_result(path):
             yield path
+
+
+def _is_result(path: Path) -> bool:
+    """Whether a file is what ``--csv`` writes."""
+    if path.suffix != ".csv":
+        return False
+    with path.open("rb") as lines:
+        head = lines.readline(1000)
+    return head.startswith(b"seed,") and b",round," in head and b",loss" in head
