@@ -236,7 +236,7 @@ def test_objects_in_an_npz_are_named_with_the_cure(tmp_path):
     words = np.array(["a", "b"] * 5, object)
     np.savez(path, x=np.ones((10, 2)), y=words, client=np.arange(10) % 2)
     with pytest.raises(
-        ValueError, match=r"y in '.*' must be a plain array, got objects: save texts as y\.astype\(str\)"
+        ValueError, match=r"y in '.*' must be a plain array, got objects: save texts as np\.asarray\(y, dtype=str\)"
     ):
         Arrays(path).federation()
     np.savez(path, x=np.array({"sparse": 1}, object), y=words.astype(str), client=np.arange(10) % 2)
