@@ -78,6 +78,18 @@ def test_a_strategy_that_draws_for_ties_alone_keeps_the_laws():
     check_selector(Largest(m=3))
 
 
+@fedpick.pytree
+class NoDtype(Largest):
+    """A strategy whose score names no dtype."""
+
+    def select(self, key, state, clients, candidates, losses):
+        return sampling.seat(*sampling.top_k(key, jnp.zeros(candidates.shape), candidates, self.m))
+
+
+def test_a_score_that_names_no_dtype_is_lawful():
+    check_selector(NoDtype(m=3))
+
+
 def test_the_table_of_strategies_has_no_row_that_is_not_checked():
     assert set(EVERY) == set(fedpick.STRATEGIES)
 

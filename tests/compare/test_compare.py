@@ -634,6 +634,13 @@ def test_a_mistake_in_a_file_of_ones_own_is_named_with_its_line(tmp_path, monkey
         assert "Traceback" not in done.output
 
 
+def test_a_gap_of_accuracies_is_in_points():
+    ends = [made_up([50] * 3, accuracy=accuracy) for accuracy in (0.3, 0.4)]
+    ends[1].metrics["test_accuracy"][:, -1] += [0.0, 0.01, 0.02]
+    found = Comparison(("rand", "other"), tuple(ends), "test_accuracy", value=0.9).answer
+    assert "No run reaches test accuracy 90.0% in 100 rounds; other ends nearest, +11.0 [+8.5, +13.5] points" in found
+
+
 def test_skew_is_no_target():
     with pytest.raises(ValueError, match=r"metric must be one of 'loss', .* got 'skew'"):
         Comparison(("a",), (made_up([1]),), "skew")

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedpick.cli import app
+from fedpick.cli.compare import metrics_asked
 from fedpick.compare import Choices, Comparison, columns_of, make_experiments
 from fedpick.experiment import Experiment, Metrics, from_plain, missing, run
 from fedpick.results import concatenate
@@ -154,3 +155,9 @@ def test_a_tuple_of_names_is_needed():
         Metrics(test="f1")
     with pytest.raises(ValueError, match="metrics: target must be one of"):
         Metrics(target="test_f1", value=0.5)
+
+
+def test_a_target_may_be_named_as_the_metric_that_was_asked_for():
+    assert metrics_asked("mine.py:brier", "brier") == (("mine.py:brier",), "test_brier")
+    assert metrics_asked("mine.py:brier", "test_brier") == (("mine.py:brier",), "test_brier")
+    assert metrics_asked(None, "loss") == ((), "loss")

@@ -238,10 +238,12 @@ def metrics_asked(metrics: str | None, target: str | None) -> tuple[tuple[str, .
     >>> metrics_asked("auc", "f1")
     (('auc', 'f1'), 'test_f1')
     """
+    from fedpick.metrics import name_on_test_set
+
     asked = split_names(metrics) if metrics is not None else []
     named = (target or "").removeprefix("test_")
-    if named in ROLES["Metric"]:
-        asked, target = [*asked, named], f"test_{named}"
+    asked += [named] if named in ROLES["Metric"] else []
+    target = f"test_{named}" if f"test_{named}" in map(name_on_test_set, asked) else target
     return tuple(dict.fromkeys(asked)), target
 
 

@@ -206,9 +206,11 @@ def _by_end(compared: Compared, others: list[str]) -> str:
     if best == base:
         return f"{words}; {base} ends nearest to it."
     mine, theirs = compared.rows(best, base)
-    difference = interval(ends[best][mine] - ends[base][theirs], _each(others))
+    points = 100 if is_accuracy(metric) else 1
+    difference = interval(points * (ends[best][mine] - ends[base][theirs]), _each(others))
     sure = np.isfinite(difference.high) and (difference.low > 0 or difference.high < 0)
-    return f"{words}; {best} ends nearest, {difference} from {base}, {'for sure' if sure else 'which may be chance'}."
+    far = f"{difference}{' points' if points > 1 else ''} from {base}"
+    return f"{words}; {best} ends nearest, {far}, {'for sure' if sure else 'which may be chance'}."
 
 
 def _each(others: Sequence[str]) -> float:

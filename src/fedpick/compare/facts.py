@@ -74,7 +74,11 @@ def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
     base, by, unit = compared.baseline, compared.by, compared.currency
     gain, bound = compared.speed_up(name), compared.bound(name)
     there = np.isfinite(compared.rounds_of(name)).any() or np.isfinite(compared.rounds_of(base)).any()
-    sure = f": {gain.low:.2f} to {gain.high:.2f}, 95 % sure" if not bound and gain.high <= VAGUE * gain.low else ""
+    sure = (
+        f": {gain.low:.2f} to {gain.high:.2f}, 95 % sure for it alone"
+        if not bound and gain.high <= VAGUE * gain.low
+        else ""
+    )
     title = f"times as {unit.adjective}" if by == "bytes" else f"times as fast, in {unit.unit}"
     rows = [(title, f"{SIGNS[bound]}{gain.mean:.2f}" if there else "-", f"{name} against {base}{sure}")]
     for what, word in (("bytes", "traffic"), ("seconds", "seconds" if real else "simulated seconds")):

@@ -58,6 +58,7 @@ def table(x: Array) -> Array:
 
 def ascending(x: Float[Array, " K"]) -> UInt[Array, " K"]:
     """Unsigned integers in the order of the floats, -0 equal to 0, NaN last."""
+    x = jnp.asarray(x, jnp.float32)  # with x64, a score that names no dtype has 64 bits
     x = jnp.where(x == 0, jnp.float32(0), jnp.where(jnp.isnan(x), jnp.float32(jnp.nan), x))
     bits = lax.bitcast_convert_type(x, jnp.uint32)
     return jnp.where(bits >> jnp.uint32(31) == 1, ~bits, bits | jnp.uint32(1 << 31))
