@@ -90,6 +90,20 @@ def test_a_score_that_names_no_dtype_is_lawful():
     check_selector(NoDtype(m=3))
 
 
+@fedpick.pytree
+class FailsWithX64(Largest):
+    """A strategy that takes for granted that numbers have 32 bits."""
+
+    def select(self, key, state, clients, candidates, losses):
+        bits = jax.lax.bitcast_convert_type(jnp.zeros(candidates.shape), jnp.uint32).reshape(candidates.shape)
+        return sampling.seat(*sampling.top_k(key, bits.astype(jnp.float32), candidates, self.m))
+
+
+def test_a_strategy_that_fails_with_x64_breaks_law_5():
+    with pytest.raises(LawBrokenError, match=r"^law 5 .*with x64, .* it fails: cannot reshape"):
+        check_selector(FailsWithX64(m=3))
+
+
 def test_the_table_of_strategies_has_no_row_that_is_not_checked():
     assert set(EVERY) == set(fedpick.STRATEGIES)
 

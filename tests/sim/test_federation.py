@@ -506,3 +506,8 @@ def test_any_schedule_of_optax_is_a_schedule():
     np.testing.assert_array_equal(cosine, loss(OptaxSchedule("cosine_decay_schedule", arguments)))
     np.testing.assert_array_equal(loss(StepDecay((3,))), loss(optax.piecewise_constant_schedule(1.0, {3: 0.5})))
     assert (cosine != loss(StepDecay())).any()
+
+
+def test_a_path_is_no_federation_and_the_cure_is_said():
+    with pytest.raises(ValueError, match=r"federation must be one, such as Arrays\('farms\.csv'\), got 'farms\.csv'"):
+        simulate("farms.csv", Logistic(), Rand(m=1), Local(1, 1, 0.1), rounds=1)

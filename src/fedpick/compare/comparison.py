@@ -59,12 +59,11 @@ class Comparison:
 
     def _warn_of_other_clients(self, one: str, other: str) -> None:
         """Warn where two results are of different data, as far as the number of the clients and their shares tell."""
-        first, second = (
-            {run["seed"]: row for run, row in zip(self.of(name).runs, self.of(name).shares, strict=True)}
-            for name in (one, other)
-        )
-        pairs = [(row, second[seed]) for seed, row in first.items() if seed in second]
-        if not all(len(mine) == len(theirs) and np.allclose(mine, theirs, atol=1e-4) for mine, theirs in pairs):
+        found = [self.of(name) for name in (one, other)]
+        seeds = [[run["seed"] for run in each.runs] for each in found]
+        common = [seed for seed in dict.fromkeys(seeds[0]) if seed in seeds[1]]
+        mine, theirs = (each.shares[list(map(own.index, common))] for each, own in zip(found, seeds, strict=True))
+        if mine.shape != theirs.shape or not np.allclose(mine, theirs, atol=1e-4):
             what = f"{one} and {other} have different clients, or different shares of the data"
             warnings.warn(f"Comparison: {what}: are they of one task?", stacklevel=4)
 

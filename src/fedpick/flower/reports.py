@@ -25,14 +25,14 @@ class ReportCheck:
     def __init__(self, selector: Selector[Any], options: Options) -> None:
         self.selector, self.options = selector, options
         self.strict = False
-        self.missed: set[str] = set()
+        self.said = False
 
     def __call__(self, memory: Any, selection: Selection, report: Report, replies: Sequence[Message]) -> str | None:
         """What is to be said of the valid replies of a round; ``memory`` is the strategy's before it observes them."""
-        missing = self._missing(memory, selection, report, replies) if replies else ""
-        if not missing or missing in self.missed:
+        missing = self._missing(memory, selection, report, replies) if replies and not self.said else ""
+        if not missing:
             return None
-        self.missed.add(missing)
+        self.said = True
         name = type(self.selector).__name__
         said = f"{name} learns from {missing!r} in the metrics of training replies, and none of a round had it"
         if self.strict:
