@@ -111,6 +111,8 @@ def check_metrics(own: Sequence[NamedMetric], federation: Federation, model: Mod
 
 def resolve(data: Any, model: Any) -> tuple[Federation, Model]:
     """The federation and the model, built where they are descriptions."""
+    if isinstance(data, str):
+        raise ValueError(f"simulate: federation must be one, such as Arrays({data!r}), got {shown(data)}")
     if isinstance(data, Sequence):
         if not data:
             raise ValueError("simulate: federation must be one, or one for each seed, got an empty list")

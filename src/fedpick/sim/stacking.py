@@ -48,8 +48,6 @@ def stack(federations: Sequence[Federation]) -> Federation:
     >>> stack([one, other]).order.tolist()
     [[0, 1, 2], [3, 4, 0]]
     """
-    if isinstance(federations, str):
-        raise ValueError(f"simulate: federation must be one, such as Arrays({federations!r}), got {shown(federations)}")
     for one in federations:
         if not isinstance(one, Federation):
             raise ValueError(f"simulate: federation must be a Federation for each seed, got {shown(one)}")
