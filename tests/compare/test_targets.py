@@ -13,13 +13,14 @@ from typer.testing import CliRunner
 
 from fedpick import registry
 from fedpick.cli import app
-from fedpick.compare import Comparison, default_metric, render_page
+from fedpick.compare import Comparison, choose_target, render_page
 from fedpick.compare.charts import partition_chart
 from fedpick.compare.facts import cards, describe, sweep_section
 from fedpick.compare.page import split_answer
 from fedpick.compare.targets import leader_of, speed_up_chart, targets, winner_of
+from fedpick.experiment import Metrics
 from fedpick.results import interval
-from fedpick.sim import Summary
+from fedpick.sim import Quadratic, Summary
 
 
 def compared(by="rounds", value=0.5, **rounds_to):
@@ -157,20 +158,58 @@ def test_a_lucky_accuracy_of_the_baseline_is_no_target():
 
 
 @pytest.mark.parametrize(
-    ("task", "target", "test", "metric"),
+    ("task", "value", "percent", "test", "metric"),
     [
-        ("synthetic", None, True, "loss"),  # as in the paper
-        ("nycflights", None, True, "loss"),  # a fourth is late, and accuracy says nothing
-        ("digits", None, True, "test_accuracy"),
-        ("chem97", None, True, "test_accuracy"),
-        ("digits", None, False, "loss"),
-        ("digits", "0.5", True, "loss"),
-        ("synthetic", "80%", True, "test_accuracy"),
+        ("synthetic", None, False, True, "loss"),  # as in the paper
+        ("nycflights", None, False, True, "loss"),  # a fourth is late, and accuracy says nothing
+        ("digits", None, False, True, "test_accuracy"),
+        ("chem97", None, False, True, "test_accuracy"),
+        ("digits", None, False, False, "loss"),
+        ("digits", 0.5, False, True, "loss"),
+        ("synthetic", 0.8, True, True, "test_accuracy"),
     ],
 )
-def test_the_metric_is_the_test_accuracy_where_there_is_a_test_set(task, target, test, metric):
-    data = SimpleNamespace(data=registry.load(registry.ROLES["Data"][task].address)())
-    assert default_metric(data, target, test) == metric
+def test_the_metric_is_the_test_accuracy_where_there_is_a_test_set(task, value, percent, test, metric):
+    data = registry.load(registry.ROLES["Data"][task].address)()
+    experiment = SimpleNamespace(data=data, metrics=Metrics())
+    assert choose_target(experiment, None, value, percent=percent, test=test) == (metric, value)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "percent", "chosen"),
+    [
+        (None, None, False, ("test_loss", 0.9)),
+        ("test_loss", None, False, ("test_loss", 0.9)),
+        (None, 0.7, False, ("test_loss", 0.7)),
+        ("worst_loss", None, False, ("worst_loss", None)),  # 0.9 is of another metric
+        (None, 0.7, True, ("test_accuracy", 0.7)),
+    ],
+)
+def test_a_target_of_the_experiment_is_that_of_the_comparison(metric, value, percent, chosen):
+    experiment = SimpleNamespace(data=Quadratic(), metrics=Metrics(target="test_loss", value=0.9))
+    assert choose_target(experiment, metric, value, percent=percent, test=True) == chosen
+
+
+@pytest.mark.parametrize("commands", [["compare"], ["run", "report"]])
+def test_a_target_in_a_toml_file_counts(commands, tmp_path):
+    file, folder = tmp_path / "one.toml", tmp_path / "out"
+    file.write_text(
+        """
+        rounds = 6
+        seeds = 2
+        data = { kind = "quadratic", K = 6 }
+        model = { kind = "quadratic" }
+        selector = [{ kind = "rand", m = 2 }, { kind = "pow-d", m = 2, d = 4 }]
+        local = { tau = 2, b = 1, eta = 2e-5 }
+        metrics = { every = 1, target = "worst_loss", value = 123.5 }
+        """
+    )
+    for command in commands:
+        asked = [str(folder)] if command == "report" else [str(file), "-o", str(folder), "--quiet"]
+        done = CliRunner().invoke(app, [command, *asked])
+        assert done.exit_code == 0, done.output
+    target = json.loads((folder / "summary.json").read_text())["target"]
+    assert (target["metric"], target["value"]) == ("worst_loss", 123.5)
 
 
 def test_the_runs_of_a_comparison_tell_what_differs_beside_the_strategy():

@@ -573,11 +573,20 @@ def test_the_command_prints_the_trade_off():
     assert "21 points w, with w' = w" in done.output
 
 
-@pytest.mark.parametrize("problem", ["logistic", "two-clients"])
-def test_every_named_problem_has_a_table(problem):
-    done = CliRunner().invoke(app, ["theory", problem, "-K", "4", "--points", "10", "--pairs", "all"])
+@pytest.mark.parametrize(
+    ("problem", "K", "title"), [("logistic", 4, "K = 4"), ("two-clients", 2, "a = 1, b = 3, p = (0.75, 0.25), K = 2")]
+)
+def test_every_named_problem_has_a_table(problem, K, title):
+    done = CliRunner().invoke(app, ["theory", problem, "-K", str(K), "--points", "10", "--pairs", "all"])
     assert done.exit_code == 0
+    assert f"{problem}: {title}, m = 1" in done.output
     assert "in all pairs" in done.output
+
+
+def test_two_clients_are_two():
+    done = CliRunner().invoke(app, ["theory", "two-clients", "-K", "4"])
+    assert done.exit_code == 1
+    assert "-K must be 2 for two-clients, got 4" in done.output
 
 
 def test_a_wrong_option_is_one_sentence_and_exit_code_1():

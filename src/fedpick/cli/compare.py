@@ -137,7 +137,7 @@ def compare(
             Choices,
             check_page,
             check_target,
-            default_metric,
+            choose_target,
             make_experiments,
             report_on,
             tune_rates,
@@ -149,17 +149,17 @@ def compare(
 
         began, shown = time.monotonic(), not (quiet or as_json)
         names_given = tuple(dict.fromkeys(split_names(strategies))) if strategies is not None else ()
-        value = number(target)
+        value, percent = number(target), str(target).endswith("%")
         one_of("compare", "by", by, tuple(CURRENCIES))
-        called: Any = {"value": value, "by": by, "command": command_line()}
+        called: Any = {"by": by, "command": command_line()}
         if app is not None or federation or workers:
             foreign: Any = {"task": task if task != "synthetic" else None, "eta": eta, "tune": tune, "model": model}
             foreign |= {"availability": availability, "devices": devices, "deadline": deadline, "failures": failures}
             foreign |= {"metrics": metrics, "objective": objective, "x": x, "y": y, "client": client, "data": data}
             folder = check_app(app, {**foreign, "standardize": standardize or None})
             wanted: Any = {"m": m, "d": d or (), "rounds": rounds, "seeds": seeds, "settings": settings or ()}
-            wanted |= {"federation": federation or (), "workers": workers, "metric": metric, "name": name, **called}
-            report = compare_app(folder, names_given, output, shown=shown, **wanted)
+            wanted |= {"federation": federation or (), "workers": workers, "metric": metric, "value": value}
+            report = compare_app(folder, names_given, output, shown=shown, name=name, **wanted, **called)
             finish(report, output, None, name=name, csv=csv, as_json=as_json, began=began)
             return
         measured, metric = metrics_asked(metrics, metric)
@@ -181,12 +181,12 @@ def compare(
             **columns(x, y, client, standardize),
         )
         if metric is None or not metric.startswith("test_"):  # of others, the task knows the names
-            check_target(metric or "loss", value if metric is not None or not str(target).endswith("%") else None)
+            check_target(metric or "loss", value if metric is not None or not percent else None)
         if tune is not None:
             one_of("compare", "tune", tune, ("eta",))
         chosen = make_experiments(task, choices)
         summary = chosen[0].federation().summary()
-        metric = metric or default_metric(chosen[0], target, bool(summary.test))
+        metric, value = choose_target(chosen[0], metric, value, percent=percent, test=bool(summary.test))
         check_target(metric, value, chosen[0].metrics.names)
         check_percent("compare", target, metric)
         check_direction("compare", metric, resolve_metrics("compare", chosen[0].metrics.test))
@@ -208,7 +208,7 @@ def compare(
         with RunProgress(named, stored, not shown) as progress:
             run_missing(chosen, store, progress)
         preload.join()
-        report = report_on(chosen, store, metric=metric, name=name or Path(task).stem, **called)
+        report = report_on(chosen, store, metric=metric, value=value, name=name or Path(task).stem, **called)
         finish(report, output, summary, name=name, csv=csv, as_json=as_json, began=began)
 
 

@@ -25,7 +25,9 @@ class Pairs(enum.StrEnum):
 
 def theory(
     problem: Annotated[Named, typer.Argument(help="The paper's quadratic, a random logistic regression, or Figure 1.")],
-    K: Annotated[int, typer.Option("--clients", "-K", min=2, help="Clients (two-clients has two).")] = 30,
+    K: Annotated[
+        int | None, typer.Option("--clients", "-K", min=2, help="Clients.", show_default="30; two-clients has two")
+    ] = None,
     m: Annotated[
         int | None, typer.Option("--seats", "-m", min=1, help="Clients per round.", show_default="K/10")
     ] = None,
@@ -51,12 +53,12 @@ def theory(
 
         screen = console()
         with screen.status("optima ..."):
-            objective = _problem(problem, K, seed)
+            objective, described = _problem(problem, K, seed)
         K = len(objective.share)
         seats = m if m is not None else max(K // 10, 1)
         if seats > K:
             raise ValueError(f"theory: -m must be at most K={K}, got {seats}")
-        table = Table(title=f"{problem.value}: K = {K}, m = {seats}")
+        table = Table(title=f"{problem.value}: {described}K = {K}, m = {seats}")
         for name in ("strategy", "rho_bar", "rho_tilde / rho_bar", "bias term"):
             table.add_column(name, justify="left" if name == "strategy" else "right", overflow="fold")
         where = random_points(objective, points, spread, seed=seed)
@@ -82,10 +84,16 @@ def theory(
         )
 
 
-def _problem(name: Named, K: int, seed: int) -> Any:
+def _problem(name: Named, K: int | None, seed: int) -> tuple[Any, str]:
+    """The problem, and what its title says of it before K and m."""
     from fedpick.sim import Quadratic
     from fedpick.theory import federation_problem, random_logistic, two_clients
 
+    if name is Named.two_clients:
+        if K not in (None, 2):
+            raise ValueError(f"theory: -K must be 2 for two-clients, got {K}")
+        return two_clients(a=1.0, b=3.0, share=(0.75, 0.25)), "a = 1, b = 3, p = (0.75, 0.25), "
+    clients = 30 if K is None else K
     if name is Named.quadratic:
-        return federation_problem(Quadratic(K=K, seed=seed).federation())
-    return random_logistic(K, seed=seed) if name is Named.logistic else two_clients(a=1.0, b=3.0, share=(0.75, 0.25))
+        return federation_problem(Quadratic(K=clients, seed=seed).federation()), ""
+    return random_logistic(clients, seed=seed), ""

@@ -21,7 +21,7 @@ from fedpick.results import Result, concatenate
 from fedpick.storage import RunStore, StoredRun
 
 LOG = logging.getLogger("fedpick")
-METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, unless one is named
+METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, where none is named
 LAST_POLLS = 200  # rounds of which a page says who was asked
 ACCURACY_FIRST = ("test_accuracy", "mean_accuracy", "loss", "test_loss")  # as ``compare`` has it
 
@@ -157,7 +157,9 @@ def _side_by_side(
     _check_alike(plains, store.folder)
     results = [result for _, result in groups]
     known = [each for each in metrics if np.isfinite(results[0].metric(each)).any()]
-    metric = metric or (known[0] if known else "loss")
+    own_metric, own_value = _target(plains)
+    metric = metric or own_metric or (known[0] if known else "loss")
+    value = own_value if value is None and metric == own_metric else value
     clients = next((tuple(map(str, run.about["clients"])) for run in stored.values() if "clients" in run.about), ())
     return ComparisonReport(
         compare_results(plains, results, metric, value, by or "rounds"),
@@ -170,6 +172,12 @@ def _side_by_side(
         polls=_polls(next(iter(stored.values()))) if len(stored) == 1 else (),
         **about,
     )
+
+
+def _target(plains: Sequence[Plain]) -> tuple[Any, Any]:
+    """The metric and the value that all experiments have as their target; None where they have none, or several."""
+    found = {(own.get("target"), own.get("value")) for own in (plain.get("metrics", {}) for plain in plains)}
+    return found.pop() if len(found) == 1 else (None, None)
 
 
 def _polls(run: StoredRun) -> tuple[PolledRound, ...]:

@@ -224,18 +224,27 @@ def _task(task: str) -> Plain:
     raise ValueError(f"compare: the task must be {rule}, got {shown(task)}{nearest(task, TASKS)}")
 
 
-def default_metric(experiment: Experiment, target: str | None, test: bool) -> str:
-    """The metric of a target for which none was named: what users of the data would look at.
+def choose_target(
+    experiment: Experiment, metric: str | None, value: float | None, *, percent: bool, test: bool
+) -> tuple[str, float | None]:
+    """The metric and the value of a comparison's target; a value of None is what every run of the baseline reaches.
 
-    Test accuracy where there is a test set; but the loss for the data of ``BY_LOSS``, such as the paper's own
-    problems, and for a target that is a bare number. A target in per cent is an accuracy.
+    What is not given is that of the experiment's ``metrics``. Where these have none, the metric is the test accuracy
+    where there is a test set, but the loss for the data of ``BY_LOSS``, such as the paper's own problems, and for a
+    value that is a bare number. A value in per cent is an accuracy.
 
     Args:
         experiment: One of the experiments.
-        target: The target as it was typed; None for none.
+        metric: The metric that was named; None for none.
+        value: The value that was given; None for none.
+        percent: Whether it was given in per cent.
         test: Whether there is a test set.
     """
-    if target is not None:
-        return "test_accuracy" if target.endswith("%") else "loss"
+    own = experiment.metrics
+    if metric is None and not (percent and (own.target or "loss").endswith("loss")):
+        metric = own.target
+    if metric is not None:
+        return metric, own.value if value is None and metric == own.target else value
     kind = config.unstructure(experiment.data, "Data").get("kind")
-    return "loss" if kind in BY_LOSS or not test else "test_accuracy"
+    by_loss = not percent and (value is not None or kind in BY_LOSS or not test)
+    return ("loss" if by_loss else "test_accuracy"), value
