@@ -89,20 +89,22 @@ def test_the_command_line_shows_them_and_takes_them_for_a_target(tmp_path):
     page = Path("out/report.html").read_text()
     assert "Test F1" in page
     assert "Test brier by round; lower is better." in page
-    moved = fedpick("report", "out", "--metric", "test_brier", "--target", "0.5")
-    assert moved.exit_code == 0, moved.output
-    assert "target: test brier 0.5" in moved.stdout
+    for name in ("test_brier", "brier"):
+        moved = fedpick("report", "out", "--metric", name, "--target", "0.5")
+        assert moved.exit_code == 0, moved.output
+        assert "target: test brier 0.5" in moved.stdout
     refused = fedpick("report", "out", "--metric", "test_auc")
     assert refused.exit_code == 1
     assert "metric must be one of" in refused.stderr
 
 
 def test_a_file_is_run_with_them(tmp_path):
-    parts = {"rounds": 2, "selector": FILE["selector"][0], "metrics": {"test": ["auc"]}}
+    parts = {"rounds": 2, "selector": FILE["selector"][0], "metrics": {"test": ["auc", "f1", "calibration"]}}
     Path("e.json").write_text(json.dumps({**FILE, **parts}))
     done = fedpick("run", "e.json", "-o", "out", "-q", "--csv", "all.csv")
     assert done.exit_code == 0, done.output
     assert "test auc" in done.stdout
+    assert "test calibration" in done.stdout  # nor is the table cut
     assert "test_auc" in Path("all.csv").read_text().splitlines()[0]
 
 

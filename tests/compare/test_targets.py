@@ -150,6 +150,50 @@ def test_a_page_that_is_watched_reads_itself_again_until_the_end(tmp_path, monke
     assert done.stderr.count("is written every 7 s") == 1
 
 
+def falling(slope, total):
+    """Two runs whose loss falls by so much in each round."""
+    result = made_up([None, None], total=total)
+    result.metrics["loss"][:] = 1 - slope * np.arange(total + 1)
+    return result
+
+
+def test_who_was_stopped_earlier_is_not_called_slower_for_it():
+    found = Comparison(("rand", "fast"), (falling(0.005, 160), falling(0.01, 80)))
+    assert found.threshold == pytest.approx(0.6)  # which rand has after 80 rounds, and not 0.2
+    assert found.answer.startswith("fast wins: it is 2.00 times as fast as rand to loss 0.6 ")
+    assert found.answer.endswith(" Final values are after different numbers of rounds: rand 160 and fast 80.")
+
+
+def test_where_a_shorter_run_is_not_at_the_target_all_count_in_its_rounds():
+    found = Comparison(("rand", "fast"), (falling(0.005, 160), falling(0.01, 60)), value=0.35)
+    assert found.horizon == 60  # rand is there after 130, and fast would have been after 65
+    assert not np.isfinite(found.rounds_of("rand")).any()
+    assert found.answer.startswith("No run reaches loss 0.35 in 60 rounds; fast ends nearest, -0.30 [")
+    assert [one.played for one in found.summaries] == [60, 60]
+    assert found.speed_up("fast").mean == 1
+    there = found.at(0.45)  # rand after 110, fast after 55
+    assert there.horizon == 160
+    assert there.speed_up("fast").mean == pytest.approx(2)
+
+
+def test_a_winner_that_ends_worse_is_called_so():
+    rand, fast = made_up([60, 70, 65, 80], last=0.2), made_up([30, 33, 36, 38], last=0.4)
+    fast.metrics["loss"][:, -1] += [0.01, 0.02, 0.0, 0.01]
+    end = " But rand ends better, at 0.2 against 0.41."
+    assert end in Comparison(("rand", "fast"), (rand, fast), value=0.5).answer
+    fast.metrics["loss"][0, -1] = 0.0  # then it may be chance
+    assert "But" not in Comparison(("rand", "fast"), (rand, fast), value=0.5).answer
+    assert "But" not in Comparison(("rand", "fast"), (rand, made_up([30, 33, 36, 38], last=0.1)), value=0.5).answer
+
+
+def test_a_sweep_is_not_compared_as_one_strategy():
+    swept = made_up([30, 40, 50, 60])
+    swept = replace(swept, runs=[{"seed": seed, "d": d} for d in (3, 6) for seed in (0, 1)])
+    with pytest.raises(ValueError, match=r"pow-d must have one run for each seed .* got \[\{'seed': 0, 'd': 3\}"):
+        Comparison(("rand", "pow-d"), (made_up([60, 60]), swept))
+    assert Comparison(("rand", "pow-d"), (made_up([60, 60]), swept.where(d=3))).answer
+
+
 def test_a_lucky_accuracy_of_the_baseline_is_no_target():
     rand = made_up([50, 60], accuracy=0.1)
     rand.metrics["test_accuracy"][:, 40:] = 0.8

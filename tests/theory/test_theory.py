@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform
+from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform, strategy
 from fedpick.cli import app
 from fedpick.sim import Local, Logistic, Quadratic, Synthetic, quadratic_optimum, simulate
 from fedpick.theory import (
@@ -88,6 +88,13 @@ def test_a_share_too_small_for_the_integral_is_played_or_enumerated():
     assert expected_seats(selector, share, losses, method="enumeration").weight.round(9).tolist() == [1, 0, 0, 0]
     with pytest.raises(ValueError, match="share must be at least 1e-08 of the whole for the exact method"):
         expected_seats(selector, share, losses, method="exact")
+
+
+def test_a_strategy_that_needs_durations_has_no_expected_seats():
+    with pytest.raises(
+        ValueError, match=r"need no facts of the clients but their sizes, got .*needs expected_duration"
+    ):
+        expected_seats(strategy("oort", m=2), [0.4, 0.3, 0.2, 0.1], [0.5, 2, 1, 3])
 
 
 def test_many_clients_with_a_few_ties_agree_with_monte_carlo():

@@ -159,9 +159,9 @@ def _show(experiments: Any, found: Any) -> None:
     table.add_column("experiment", min_width=20, overflow="fold")
     own = found[0].better
     for name in ("loss", "accuracy, %", "worst loss", "MB", *(metric.replace("_", " ") for metric in own)):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", overflow="fold")
     if target.target is not None:
-        table.add_column(f"to {target.value:g} [95 %]", justify="right", no_wrap=True)
+        table.add_column(f"to {target.value:g} [95 %]", justify="right", overflow="fold")
     for name, result in zip(names([e.to_plain() for e in experiments]), found, strict=True):
         sent = (result.costs["bytes_down"] + result.costs["bytes_up"]).sum(axis=1) / 1e6
         ends = {metric: result.metric(metric)[:, -1] for metric in ("loss", "test_accuracy", "worst_loss")}
@@ -176,4 +176,4 @@ def _show(experiments: Any, found: Any) -> None:
             middle, low, high = median_interval(result.rounds_to(target.target, target.value))
             cells.append(f"{middle:.0f} [{low:.0f}, {high:.0f}]")
         table.add_row(name, *cells)
-    console().print(table)
+    console(wide=200).print(table)

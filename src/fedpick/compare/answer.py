@@ -29,6 +29,8 @@ class Compared(Protocol):
     def by(self) -> str: ...
     @property
     def currency(self) -> Currency: ...
+    @property
+    def horizon(self) -> int: ...
     def total(self, name: str, what: str) -> Numbers: ...
     def spent_of(self, name: str, what: str | None = ...) -> Numbers: ...
     def of(self, name: str) -> Result: ...
@@ -59,12 +61,20 @@ def answer(compared: Compared) -> str:
     if reached:
         words = _by_rounds(compared, others, reached)
     elif number:
-        result = compared.of(base)
-        words = f"Only {base} reaches {compared.goal} in {result.rounds} rounds"
-        words += f", with {number} of {len(result.runs)} seeds."
+        words = f"Only {base} reaches {compared.goal} in {compared.horizon} rounds"
+        words += f", with {number} of {len(compared.of(base).runs)} seeds."
     else:
         words = _by_end(compared, others)
-    return words + _advice(compared, faults)
+    return words + _lengths(compared) + _advice(compared, faults)
+
+
+def _lengths(compared: Compared) -> str:
+    """Who has played how many rounds, where they differ."""
+    rounds = {name: compared.of(name).rounds for name in compared.names}
+    if len(set(rounds.values())) == 1:
+        return ""
+    played = _listed([f"{name} {number}" for name, number in rounds.items()])
+    return f" Final values are after different numbers of rounds: {played}."
 
 
 def _fault(compared: Compared, name: str) -> str:
@@ -167,14 +177,15 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.
     if gain.low > 1 and bound in ("", "at least"):
         middles = [median_interval(compared.spent_of(name))[0] for name in (best, base)]
-        most = money.text(float(compared.total(base, compared.by)[:, -1].mean()))
+        most = money.text(float(compared.total(base, compared.by)[:, : compared.horizon + 1][:, -1].mean()))
         amounts = [money.text(n) if np.isfinite(n) else f"more than {most}" for n in middles]
         little = " by little" if gain.mean < LITTLE else ""
         traffic = compared.traffic(best)
         cost = f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) and compared.by != "bytes" else ""
         words = f"{best} wins{little}: {size} ({sure}), with a median of {amounts[0]} {money.unit} against {amounts[1]}"
         near = [name for name in others if name != best and compared.factor(name, best).low <= 1]
-        return f"{words}{cost}.{_level(compared, best, near)}{_use(compared, best, near, gains)}"
+        end = _better_end(compared, best)
+        return f"{words}{cost}.{end}{_level(compared, best, near)}{_use(compared, best, near, gains)}"
     if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
         return f"{base} wins. The next is {best}: {size} ({sure})."
     if level and not bound:
@@ -196,13 +207,27 @@ def _first(compared: Compared, best: str, times: float) -> str:
     return f"{base} gets there with {plain.sum()} of {plain.size} seeds and {best} with {there.sum()}"
 
 
-def _by_end(compared: Compared, others: list[str]) -> str:
-    """Where no run reaches the target."""
+def _better_end(compared: Compared, best: str) -> str:
+    """Where the baseline surely ends better than the winner: who is there first need not stay there."""
     base, metric = compared.baseline, compared.metric
-    ends = {name: compared.of(name).metric(metric)[:, -1] for name in compared.names}
+    mine, theirs = compared.rows(best, base)
+    ends = [compared.of(name).metric(metric)[rows, -1] for name, rows in ((best, mine), (base, theirs))]
+    gap = interval((ends[0] - ends[1]) * (1 if compared.of(base).rises(metric) else -1))
+    if not gap.high < 0:  # nor where one of them is NaN, or there is one seed
+        return ""
+    mean, plain = (f"{100 * end.mean():.1f} %" if is_accuracy(metric) else f"{end.mean():.3g}" for end in ends)
+    return f" But {base} ends better, at {plain} against {mean}."
+
+
+def _by_end(compared: Compared, others: list[str]) -> str:
+    """Where no run reaches the target: what they have after as many rounds as all of them have played."""
+    base, metric = compared.baseline, compared.metric
+    results = {name: compared.of(name) for name in compared.names}
+    last = {name: np.flatnonzero(result.evaluated <= compared.horizon)[-1] for name, result in results.items()}
+    ends = {name: result.metric(metric)[:, last[name]] for name, result in results.items()}
     higher = compared.of(base).rises(metric)
     best = (max if higher else min)(compared.names, key=lambda name: ends[name].mean())
-    words = f"No run reaches {compared.goal} in {compared.of(base).rounds} rounds"
+    words = f"No run reaches {compared.goal} in {compared.horizon} rounds"
     if best == base:
         return f"{words}; {base} ends nearest to it."
     mine, theirs = compared.rows(best, base)

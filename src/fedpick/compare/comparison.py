@@ -18,6 +18,10 @@ from fedpick.validation import one_of
 class Comparison:
     """Results of several strategies on one task, with the same seeds.
 
+    Results may have different numbers of rounds, as simulations that stop at a target do: the target is then what the
+    baseline reaches in the fewest rounds of all, and a run that is not there in its own rounds is compared with what
+    the others have reached in as many.
+
     Args:
         names: The names of the strategies.
         results: The result of each.
@@ -51,11 +55,20 @@ class Comparison:
             raise ValueError(f"Comparison: {rule}, got {len(self.names)} for {len(self.results)} results")
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"Comparison: names must be different from each other, got {shown(list(self.names))}")
+        for name in self.names:
+            self._check_seeds(name)
         for name in self.names[1:]:
             self._warn_of_other_clients(self.names[0], name)
         if self.metric != "loss" and not np.isfinite(self.of(self.baseline).metric(self.metric)).any():
             raise ValueError(f"compare: metric {self.metric} must have been measured, got none for {self.baseline}")
         _ = self.rises  # which a metric of a user's may not say
+
+    def _check_seeds(self, name: str) -> None:
+        """Raise where a result has runs that differ in more than their seed, such as those of a sweep."""
+        runs = self.of(name).runs
+        if len({run["seed"] for run in runs}) < len(runs):
+            rule = "must have one run for each seed (of a sweep, compare result.where(d=6) or each of result.groups())"
+            raise ValueError(f"Comparison: {name} {rule}, got {shown(runs)}")
 
     def _warn_of_other_clients(self, one: str, other: str) -> None:
         """Warn where two results are of different data, as far as the number of the clients and their shares tell."""
@@ -101,7 +114,9 @@ class Comparison:
         """The value to reach: given, or what each of the baseline's runs reaches, rounded to three digits."""
         if self.value is not None:
             return self.value
-        values = self.of(self.baseline).metric(self.metric) * self._sign
+        base = self.of(self.baseline)
+        in_all = base.evaluated <= min(result.rounds for result in self.results)
+        values = base.metric(self.metric)[:, in_all] * self._sign
         known = np.where(np.isfinite(values), values, np.inf)
         # The best of many noisy accuracies is luck, and the baseline's luck must not be the target: its last quarter.
         last = known[:, -max(1, known.shape[1] // 4) :].mean(axis=1)
@@ -164,7 +179,7 @@ class Comparison:
         found = []
         for name, rows in zip((one, other), places, strict=True):
             rounds, total = self.rounds_of(name)[rows], self.total(name, self.by)[rows]
-            last = total.shape[1] - 1
+            last = min(total.shape[1] - 1, self.horizon)
             counted = np.where(np.isfinite(rounds), np.clip(rounds, min(1, last), None), last)
             found.append(np.maximum(spent_to(total, counted), 1 if self.by == "rounds" else 1e-9))
         return found[0], found[1]
@@ -231,7 +246,7 @@ class Comparison:
         return StrategySummary(
             name=name,
             seeds=len(result.runs),
-            played=result.rounds,
+            played=min(result.rounds, self.horizon),
             reached=int(np.isfinite(rounds).sum()),
             rounds=median_interval(rounds),
             speed_up=None if name == self.baseline else self.speed_up(name),
@@ -246,15 +261,20 @@ class Comparison:
             spent=median_interval(self.spent_of(name)),
         )
 
+    @functools.cached_property
+    def horizon(self) -> int:
+        """The rounds in which the target counts as reached: the fewest of a result with a run that is not there."""
+        late = (result for result, rounds in zip(self.results, self._reached, strict=True) if np.isinf(rounds).any())
+        return min((result.rounds for result in late), default=max(result.rounds for result in self.results))
+
     def rounds_of(self, name: str) -> Numbers:
         """Rounds to the target, one per seed."""
-        if name not in self._rounds:
-            self._rounds[name] = self.of(name).rounds_to(self.metric, self.threshold)
-        return self._rounds[name]
+        rounds = self._reached[self.names.index(name)]
+        return np.where(rounds <= self.horizon, rounds, np.inf)
 
     @functools.cached_property
-    def _rounds(self) -> dict[str, Numbers]:
-        return {}
+    def _reached(self) -> list[Numbers]:
+        return [result.rounds_to(self.metric, self.threshold) for result in self.results]
 
     def of(self, name: str) -> Result:
         """The runs of a strategy."""

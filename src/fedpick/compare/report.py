@@ -229,11 +229,14 @@ def compare_results(
     Args:
         plains: The experiments as plain data, which name the strategies.
         results: The result of each.
-        metric: Of the target.
+        metric: Of the target; test_ may be left out of one that was asked for by name.
         value: The target, or None.
         by: What the way to the target is counted in.
     """
     labels = names(plains)
+    known = results[0].metric_names
+    if metric not in known and f"test_{metric}" in known:  # one of the user's own, by its name in the code
+        metric = f"test_{metric}"
     kinds = [plain.get("selector", {}).get("kind") for plain in plains]
     baseline = labels[kinds.index("rand") if "rand" in kinds else 0]
     return Comparison(labels, tuple(results), metric, value=value, reference=baseline, by=by)

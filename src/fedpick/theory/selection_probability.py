@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedpick.protocol import Clients, Selector, pick, round_keys
+from fedpick.protocol import FACTS, Clients, Selector, needs, pick, round_keys
 from fedpick.text import shown
 from fedpick.theory.order_statistics import enumerated_weights, exact_weights
 from fedpick.validation import known, natural, one_of, require
@@ -54,7 +54,8 @@ def expected_seats(
         method: "exact" covers the strategies that draw by share and ignore the losses (rand, uniform with its q_k,
             full) and those that seat the highest losses among d candidates drawn by share (pow-d), for shares of at
             least 1e-8. "enumeration" sums over all candidate sets of a tiny federation. "monte-carlo" simulates any
-            strategy in float32. "best" is "exact" where that is possible.
+            strategy that needs no durations of the clients nor who leaves, in float32. "best" is "exact" where that
+            is possible.
         draws: Monte-Carlo rounds.
         seed: Monte-Carlo seed.
         state: The strategy's state; the initial one by default, in which a strategy with memory (AFL, rpow-d) ignores
@@ -135,6 +136,10 @@ def monte_carlo_weights(
     With a ``gap`` [K], the standard errors are those of the weighted sums of the gap over a draw's seats, [n].
     """
     natural("expected_seats", "draws", draws)
+    facts = [fact for fact in FACTS if fact in needs(selector)]
+    if facts:
+        rule = "selector must need no facts of the clients but their sizes"
+        raise ValueError(f"expected_seats: {rule}, got {shown(selector)}, which needs {', '.join(facts)}")
     state = selector.init(len(share)) if state is None else state
     value = np.eye(len(share)) if gap is None else np.asarray(gap)[None]
     p, F, values = (jnp.asarray(x, jnp.float32) for x in (share, losses, value))
