@@ -1,7 +1,7 @@
-"""Values, errors and lists of sentences in the words of an error: short, whatever they hold."""
+"""Values, errors and lists in words: short, whatever they hold."""
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 LONGEST = 200  # characters of a value that an error shows
@@ -29,6 +29,15 @@ def brief(error: BaseException) -> str:
     """
     line = next(iter(str(error).splitlines()), type(error).__name__)
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names one after the other, as a sentence has them.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def few_lines(sentences: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from fedpick.cli import app
 from fedpick.compare import COLUMNS, Choices, Comparison, load_report, make_experiments
-from fedpick.compare.targets import leader_of
+from fedpick.compare.targets import leader_of, winner_of
 from fedpick.experiment import names, result_of
 from fedpick.results import median_interval
 from fedpick.sim import Quadratic
@@ -44,8 +44,20 @@ def out(small, tmp_path):
     return shutil.copytree(small, tmp_path / "out")
 
 
+NEVER = [None]
+
+
 def compared(value=0.5, **rounds_to):
     return Comparison(tuple(rounds_to), tuple(map(made_up, rounds_to.values())), "loss", value=value)
+
+
+def learning(**rounds_to):
+    """A comparison in which every run learns something, those too that do not get there."""
+    found = compared(**rounds_to)
+    for name in rounds_to:
+        loss = found.of(name).metrics["loss"]
+        loss[:, 1:] = np.minimum(loss[:, 1:], 0.9)
+    return found
 
 
 def test_the_speed_up_is_students_interval_of_the_paired_logarithms():
@@ -256,10 +268,7 @@ def test_who_does_not_always_get_there_does_not_win_for_sure():
     ],
 )
 def test_who_is_first_is_said_only_where_the_runs_that_do_not_get_there_allow_it(rand, fast, words):
-    found = compared(rand=rand, fast=fast)
-    for name in ("rand", "fast"):  # they learn something, all of them
-        loss = found.of(name).metrics["loss"]
-        loss[:, 1:] = np.minimum(loss[:, 1:], 0.9)
+    found = learning(rand=rand, fast=fast)
     assert found.answer.startswith("Nothing beats rand")
     assert words in found.answer
 
@@ -815,6 +824,34 @@ def test_auto_is_advised_where_it_is_surely_faster_with_its_own_price():
     assert sure.endswith(" Use auto, which needs no d: it is 1.98 times as fast as rand, with 0.51 times the traffic.")
     wide = compared(rand=rand, fast=[30, 33, 46, 38, 35], auto=[90, 14, 66, 38, 36]).answer
     assert wide.endswith(" Use fast: auto, which needs no d, does not beat rand for sure.")
+
+
+def test_auto_is_not_advised_by_a_factor_that_is_no_bound():
+    rand, fast, auto = [99] * 9 + NEVER, [50, 53] * 5, [52, 51, 52] * 3
+    at_least = learning(rand=rand, fast=fast, auto=[*auto, 50]).answer
+    assert at_least.startswith("fast wins: it is at least ")
+    assert " Use auto, which needs no d: it is at least 1.92 times as fast as rand" in at_least
+    each_misses = learning(rand=rand, fast=fast, auto=auto + NEVER).answer
+    assert each_misses.endswith(" Use fast: auto, which needs no d, does not beat rand for sure.")
+    often = learning(rand=NEVER * 10, fast=fast, auto=auto + NEVER).answer
+    assert often.endswith(" Use auto, which needs no d: it gets there with 9 of 10 seeds.")
+
+
+def test_who_gets_there_with_surely_more_seeds_wins():
+    found = learning(rand=NEVER * 10, fast=[50] * 9 + NEVER, slow=[60] * 8 + NEVER * 2)
+    assert found.answer == (
+        "fast wins: it reaches loss 0.5 in 100 rounds with 9 of 10 seeds, and rand with 0 of 10 seeds (95 % sure over "
+        "10 paired seeds and 2 comparisons). slow may be just as fast."
+    )
+    assert winner_of(found) == "fast"
+    # In bytes they may have spent different amounts until their ends.
+    assert found.at(0.5, "bytes").answer.startswith("Nothing beats rand to loss 0.5 for sure. rand gets there with 0")
+    few = learning(rand=NEVER * 10, fast=[50] * 5 + NEVER * 5).answer  # 5 to 0: p = 0.06
+    assert few == "Nothing beats rand to loss 0.5 for sure. rand gets there with 0 of 10 seeds and fast with 5."
+    traded = learning(rand=[90] * 3 + NEVER * 7, fast=NEVER * 3 + [50] * 7).answer  # 7 to 3
+    assert traded.startswith("Nothing beats rand for sure. rand gets there with 3 of 10 seeds and fast with 7")
+    missed = learning(rand=[90] * 10, fast=[50] * 9 + NEVER).answer  # an interval above 1 is no lower bound
+    assert missed.endswith("fast with 9: it is at most 1.68 times as fast as rand to loss 0.5.")
 
 
 def test_runs_that_nothing_tells_apart_are_named(small, tmp_path):

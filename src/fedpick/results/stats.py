@@ -63,6 +63,19 @@ def interval(values: Any, level: float = 0.95, least: float = 0.0) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
+def sign_test(gained: int, lost: int) -> float:
+    """The two-sided probability of so uneven a split by chance, where either side of each pair is as likely.
+
+    Args:
+        gained: Pairs that go one way.
+        lost: Pairs that go the other way.
+
+    >>> sign_test(9, 0)
+    0.00390625
+    """
+    return min(1.0, 2 * float(special.bdtr(min(gained, lost), gained + lost, 0.5)))
+
+
 def median_interval(
     values: Any, *, level: float = 0.95, draws: int = 2000, seed: int = 0
 ) -> tuple[float, float, float]:

@@ -1,0 +1,87 @@
+"""What went wrong where a strategy has not learnt, and what to do about it, in words."""
+
+import numpy as np
+
+from fedpick.compare.summary import Compared
+from fedpick.metrics import Numbers, is_accuracy
+from fedpick.results import Result
+from fedpick.text import listed
+
+
+def fault_of(compared: Compared, name: str) -> str:
+    """Why a strategy has not learnt; "" where it has."""
+    result = compared.of(name)
+    metric = _learnt(compared, name)
+    values = _curve(result, metric)
+    better = values[-1] > values[0] if result.rises(metric) else values[-1] < values[0]
+    # What the first model was worth is not known in every federation.
+    if np.isfinite(values[-1]) and (better or not np.isfinite(values[0])):
+        return ""
+    if "available" in result.records and not result.records["available"].any():
+        return "nobody was there"
+    if not result.records["trained"].any():
+        return "nobody trained"
+    if not result.records["returned"].any():
+        return "nobody came back"
+    if not _known(result, metric):
+        return "not evaluated"
+    if not np.isfinite(values[-1]):
+        return "not finite"
+    return "nothing to learn" if np.abs(values).max() < 1e-6 else "did not fall"
+
+
+def _learnt(compared: Compared, name: str) -> str:
+    """The metric that says whether a strategy has learnt: the loss, unless the first model was measured by another."""
+    result, metrics = compared.of(name), ("loss", compared.metric)
+    of_the_first = [metric for metric in metrics if np.isfinite(result.metric(metric)[:, 0]).all()]
+    known = [metric for metric in metrics if _known(result, metric)]
+    return (*of_the_first, *known, compared.metric)[0]
+
+
+def _curve(result: Result, metric: str) -> Numbers:
+    """A metric at each evaluation, the mean over the seeds; without those at the end at which others were measured."""
+    values: Numbers = result.metric(metric).mean(axis=0)
+    losses = [result.metric(name)[:, -1] for name in ("loss", "test_loss")]
+    if np.isfinite(values).any() and not np.isfinite(values[-1]) and any(np.isfinite(loss).all() for loss in losses):
+        return values[: np.flatnonzero(np.isfinite(values))[-1] + 1]
+    return values
+
+
+def _known(result: Result, metric: str) -> bool:
+    return bool(np.isfinite(result.metric(metric)).any())
+
+
+def advice(compared: Compared, faults: dict[str, str]) -> str:
+    """What went wrong, and what to do; for every reason the strategies that it is true of."""
+    words = ""
+    for fault in dict.fromkeys(faults.values()):
+        names = [name for name in faults if faults[name] == fault]
+        words += f" {_sentence(compared, fault, names)}"
+    return words
+
+
+def _sentence(compared: Compared, fault: str, names: list[str]) -> str:
+    who = listed(names)
+    if fault == "nobody was there":
+        return f"No client was available in any round of {who}: look at the availability."
+    if fault == "nobody trained":
+        return f"Nobody trained in any round of {who}: look at the availability, the deadline and the failures."
+    if fault == "nobody came back":
+        return f"Nobody who trained came back in any round of {who}: look at the deadline and the failures."
+    if fault == "not evaluated":
+        return f"Nothing was evaluated in the runs of {who}, so that nobody knows what they learnt."
+    if fault == "not finite":
+        values = _curve(compared.of(names[0]), _learnt(compared, names[0]))
+        finite = np.flatnonzero(np.isfinite(values))
+        first = int(compared.of(names[0]).evaluated[finite[-1] + 1 if finite.size else 0])
+        since = f" after round {first}" if len(names) == 1 else ""
+        return f"The loss of {who} did not stay finite{since}: try a smaller learning rate, or standardised inputs."
+    if fault == "nothing to learn":
+        return f"The loss of {who} is 0 from the start: there is nothing to learn, as with one label only."
+    metric = _learnt(compared, names[0])
+    result = compared.of(names[0])
+    values, rises = _curve(result, metric), result.rises(metric)
+    began, ended = (f"{100 * n:.1f} %" if is_accuracy(metric) else f"{n:.3g}" for n in (values[0], values[-1]))
+    went = f"went from {began} to {ended}" if len(names) == 1 else f"did not {'rise' if rises else 'fall'}"
+    what = metric.replace("_", " ")
+    return f"The {what} of {who} {went}: try another learning rate, or inputs on a scale of about 1."
