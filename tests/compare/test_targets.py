@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fedpick import registry
 from fedpick.cli import app
-from fedpick.compare import Comparison, choose_target, render_page
+from fedpick.compare import COLUMNS, Comparison, choose_target, columns_of, render_page
 from fedpick.compare.charts import partition_chart
 from fedpick.compare.facts import cards, describe, sweep_section
 from fedpick.compare.page import split_answer
@@ -174,6 +174,15 @@ def test_where_a_shorter_run_is_not_at_the_target_all_count_in_its_rounds():
     there = found.at(0.45)  # rand after 110, fast after 55
     assert there.horizon == 160
     assert there.speed_up("fast").mean == pytest.approx(2)
+
+
+def test_the_table_has_the_metric_of_the_target():
+    results = (made_up([60, 70]), made_up([30, 33]))
+    for metric, title in (("mean_loss", "mean\nloss"), ("loss", None), ("worst_loss", None)):
+        added = [column.title for column in columns_of(Comparison(("rand", "fast"), results, metric, value=0.5))]
+        assert [each for each in added if each not in [column.title for column in COLUMNS]] == [title] * (
+            title is not None
+        )
 
 
 def test_a_winner_that_ends_worse_is_called_so():

@@ -75,8 +75,7 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         most = money.text(float(compared.total(base, compared.by)[:, : compared.horizon + 1][:, -1].mean()))
         amounts = [money.text(n) if np.isfinite(n) else f"more than {most}" for n in middles]
         little = " by little" if gain.mean < LITTLE else ""
-        traffic = compared.traffic(best)
-        cost = f" and {traffic:.2g} times the traffic" if np.isfinite(traffic) and compared.by != "bytes" else ""
+        cost = f" and {price}" if (price := _price(compared, best)) else ""
         words = f"{best} wins{little}: {size} ({sure}), with a median of {amounts[0]} {money.unit} against {amounts[1]}"
         near = [name for name in others if name != best and compared.factor(name, best).low <= 1]
         end = _better_end(compared, best)
@@ -96,6 +95,14 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         return f"Nothing beats {base} to {goal} for sure. {first}."
     between = f" ({sure})" if gain.low <= 1 else ""  # above 1, it would seem sure, and is no lower bound
     return f"Nothing beats {base} for sure. {first}: {size}{between}."
+
+
+def _price(compared: Compared, name: str) -> str:
+    """What a strategy sends to the target beside the baseline; "" where that is not known, or is what is counted."""
+    traffic = compared.traffic(name)
+    if not np.isfinite(traffic) or compared.by == "bytes":
+        return ""
+    return "the same traffic" if f"{traffic:.2g}" == "1" else f"{traffic:.2g} times the traffic"
 
 
 def _is_faster(compared: Compared, name: str, gain: Interval) -> bool:
@@ -185,10 +192,10 @@ def _use(compared: Compared, best: str, level: list[str], gains: dict[str, Inter
         return " Use auto, which needs no d."
     if "auto" not in level:
         return f" Use {best}: auto, which needs no d, is slower here."
-    gain, traffic, base = gains["auto"], compared.traffic("auto"), compared.baseline
+    gain, base = gains["auto"], compared.baseline
     if _is_faster(compared, "auto", gain):
         times = f"{compared.bound('auto')} {gain.mean:.2f} times as {compared.currency.adjective} as {base}".strip()
-        cost = f", with {traffic:.2g} times the traffic" if np.isfinite(traffic) and compared.by != "bytes" else ""
+        cost = f", with {price}" if (price := _price(compared, "auto")) else ""
         return f" Use auto, which needs no d: it is {times}{cost}."
     if _is_surer(compared, "auto", base, _each(list(gains))):
         return f" Use auto, which needs no d: it gets there with {_seeds(compared, 'auto')}."

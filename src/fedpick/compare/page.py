@@ -183,7 +183,7 @@ def split_answer(answer: str) -> tuple[str, str]:
     >>> split_answer("pow-d wins: it is 1.70 times as fast (1.51 to 1.91). cpow-d may be just as fast.")
     ('pow-d wins: it is 1.70 times as fast', '(1.51 to 1.91). cpow-d may be just as fast.')
     """
-    found = re.match(r".*?(?:[.](?= )|(?= \([0-9.]+ to ))", answer)
+    found = re.match(r".*?(?:[.](?= )|(?= \((?:[0-9.]+ to |95 % sure)))", answer)
     lead = found[0] if found else answer
     return lead, answer[len(lead) :].strip().replace(" %", "\xa0%")
 

@@ -88,8 +88,9 @@ def columns_of(comparison: Comparison) -> tuple[Column, ...]:
 
 
 def own_metrics(comparison: Comparison) -> tuple[str, ...]:
-    """The metrics that were asked for by name."""
-    return tuple(metric for metric in comparison.metric_names if metric not in METRICS)
+    """The metrics that a table shows beside those of every table: asked for by name, or that of the target."""
+    of_target = {comparison.metric} - {"loss", "test_accuracy", "worst_loss"}
+    return tuple(metric for metric in comparison.metric_names if metric not in METRICS or metric in of_target)
 
 
 def final_text(metric: str) -> Callable[[StrategySummary], str]:

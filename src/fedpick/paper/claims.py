@@ -16,7 +16,8 @@ Verdict = Literal["reproduced", "partly reproduced", "undecided", "not reproduce
 RULES = (
     'Checks compare runs of the same seeds in pairs, with a 95 % interval (Student\'s t). "About x" is held to mean a '
     'mean between four fifths and five fourths of x, "as well as" that the interval lies within two points of '
-    "accuracy. A check is met (yes), met in its direction but not in its size (partly), not decided by our runs "
+    "accuracy. Rounds to an accuracy are those of the mean over the seeds, and have no interval. A check is met (yes), "
+    "met in its direction but not in its size (partly), not decided by our runs "
     "(unclear), or contradicted (no). A claim is reproduced if all its checks are met, partly reproduced if some are, "
     "at least partly, undecided if our runs decide none, and not reproduced otherwise."
 )
