@@ -6,6 +6,7 @@ Wherever a name is taken, an address "package.module:Class" is taken too, so tha
 import contextlib
 import dataclasses
 import difflib
+import functools
 import importlib
 import inspect
 import os
@@ -112,9 +113,8 @@ def demands(name: str) -> Demands:
     kind = load(find("Selector", name).address)
     needs: Any = getattr(kind, "needs", ())
     work: Any = getattr(kind, "work", "K")
-    return Demands(
-        None if isinstance(needs, property) else tuple(sorted(needs)), None if isinstance(work, property) else work
-    )
+    own = None if isinstance(needs, property) else tuple(sorted(needs))
+    return Demands(own, None if isinstance(work, property) else work)
 
 
 class ParameterError(ValueError):
@@ -232,9 +232,9 @@ def load(address: str) -> Any:
         if os.path.abspath(folder) not in sys.path:
             sys.path.append(os.path.abspath(folder))
     try:
-        found: Any = importlib.import_module(module)
-        for name in path.split("."):
-            found = getattr(found, name)
+        found: Any = functools.reduce(getattr, path.split("."), importlib.import_module(module))
+        if not callable(found):
+            raise ImportError(f"{path} is a {type(found).__name__}")
     except Exception as error:
         raise ValueError(f"registry: {address!r} must be an importable package.module:Class ({blame(error)})") from None
     return found

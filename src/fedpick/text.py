@@ -59,6 +59,11 @@ def blame(error: Exception) -> str:
     """
     if isinstance(error, ImportError | AttributeError | ValueError) and not isinstance(error, UnicodeError):
         return str(error)
+    return place(error)
+
+
+def place(error: Exception) -> str:
+    """What went wrong, with the file and the line."""
     frames = traceback.extract_tb(error.__traceback__)
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else frames[-1][:2]
     said = error.msg if isinstance(error, SyntaxError) else brief(error)

@@ -47,9 +47,55 @@ def test_from_the_command_line(toml, tmp_path):
         (seed, name) for seed in "01" for name in ("rand", "pow-d")
     }
     assert len(list((tmp_path / "board").iterdir())) == 4  # a folder for each run, strategies apart
-    again = command(toml, "-o", tmp_path / "runs", "--set", "seeds=3", "--quiet")
+    log = ["--csv", tmp_path / "all.csv", "--tensorboard", tmp_path / "board"]
+    again = command(toml, "-o", tmp_path / "runs", "--set", "seeds=3", "--quiet", *log)
+    assert again.exit_code == 0, again.output
     assert "to do" not in again.output
+    assert "run: 4 runs are stored and not logged again; fedpick report " in again.output
     assert len(list(RunStore(tmp_path / "runs").identities())) == 6
+
+
+@pytest.mark.parametrize("name", ["run", "compare"])
+def test_the_csv_file_is_no_file_of_the_user_s(name, toml, tmp_path):
+    (tmp_path / "mine.csv").write_text("a,b,y,client\n1,2,0,0\n")
+    for file in (tmp_path / "mine.csv", toml):  # it may be the input itself, by mistake
+        before = file.read_bytes()
+        wrong = CliRunner().invoke(app, [name, str(toml), "-o", str(tmp_path / "out"), "--csv", str(file)])
+        assert wrong.exit_code == 1
+        assert f"csv must be a new file, or one that --csv wrote before, got {str(file)!r}" in wrong.output
+        assert file.read_bytes() == before
+
+
+BROKEN = """
+from dataclasses import dataclass
+from fedpick import Rand
+
+@dataclass(frozen=True)
+class Attribute(Rand):
+    def __post_init__(self):
+        self.nothere.x
+
+@dataclass(frozen=True)
+class Key(Rand):
+    def __post_init__(self):
+        {}["lost"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "said"), [("Attribute", 8, "AttributeError: "), ("Key", 13, "KeyError: 'lost'")]
+)
+def test_a_mistake_in_the_code_of_a_class_is_named_with_its_line(kind, line, said, toml, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / f"broken_{kind.lower()}.py"  # a module is imported once
+    file.write_text(BROKEN)
+    toml.write_text(TOML.replace('kind = "rand"', f'kind = "{file.stem}:{kind}"'))
+    wrong = command(toml, "-o", tmp_path / "out")
+    assert wrong.exit_code == 1
+    assert f"selector cannot be made: {file}, line {line}: {said}" in wrong.output
+    with pytest.raises(ValueError, match="cannot be made") as error:
+        CliRunner().invoke(app, ["run", str(toml), "--debug"], catch_exceptions=False)
+    assert isinstance(error.value.__cause__, AttributeError | KeyError)
 
 
 @pytest.mark.slow

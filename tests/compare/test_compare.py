@@ -431,6 +431,16 @@ WRONG = {
         "QuadraticModel",
     ),
     "report of nothing": (["report", "nowhere"], "must be a folder with runs", "nowhere"),
+    "a name and settings": (["report", "r", "--name", "a", "--where", "m=1"], "must not be given with --name", "'m=1'"),
+    "no class": (["compare", "--strategies", "rand,os:path"], "must be an importable package.module:Class", "a module"),
+    "tau of no data": (["advise", "few.npz", "--tau", "0"], "tau must be at least 1", "got 0"),
+    "a map that is not drawn": (["map", "--from", "few.npz"], "from must come with --docs", "few.npz"),
+    "a map of some": (["map", "--docs", "new", "--families", "quadratic"], "families must not be given with", "--docs"),
+    "an arena of some": (
+        ["arena", "--from", "few.npz", "--strategies", "rand"],
+        "strategies must not be given with",
+        "--from",
+    ),
     "a picture of no kind": (["data", "draw", "-o", "x.doc"], "must end in .svg", "x.doc"),
 }
 

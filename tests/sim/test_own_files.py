@@ -287,6 +287,10 @@ def test_leaf_json_and_its_folders(tmp_path):
     one = tmp_path / "leaf" / "train" / "a.json"
     assert is_table(str(one))
     assert Arrays(str(one)).federation().num_clients == 2
+    left_out = tmp_path / "left_out.json"
+    left_out.write_text(json.dumps({**json.loads(one.read_text()), "users": ["u1", "u2", "u9"]}))
+    with pytest.raises(ValueError, match=r"user 'u9' in '.*left_out.json' must have user_data, and has none"):
+        Arrays(str(left_out)).federation()
     before = Arrays(str(tmp_path / "leaf")).sha256
     write(tmp_path / "leaf" / "train" / "b.json", ["u4"])
     assert Arrays(str(tmp_path / "leaf")).sha256 != before

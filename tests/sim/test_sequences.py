@@ -195,6 +195,20 @@ def test_pixels_and_images_are_no_codes(tmp_path):
         CharLSTM().build(Arrays(str(file)).federation())
 
 
+@pytest.mark.parametrize(("model", "name"), [(CharLSTM(vocabulary=8), "CharLSTM"), (Transformer(), "Transformer")])
+def test_real_numbers_are_no_codes_and_codes_beyond_the_vocabulary_are_told(model, name, caplog):
+    rule = "data must be sequences of codes, which are whole numbers from 0"
+    for wrong in (0.5, -1.0):
+        x = np.ones((4, 3))
+        x[2, 1] = wrong
+        with pytest.raises(ValueError, match=f"{name}: {rule}, got {wrong:g}"):
+            model.build(Federation.from_arrays(x, [0, 1, 0, 1], [0, 0, 1, 1]))
+    x = np.full((4, 3), 2.0)  # as a CSV file has them
+    x[0, 0] = 300
+    model.build(Federation.from_arrays(x, [0, 1, 0, 1], [0, 0, 1, 1]))
+    assert f"8.3 % of the codes are not below vocabulary={model.vocabulary}, and count as none" in caplog.text
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -534,3 +534,36 @@ def test_a_strategy_that_chooses_who_is_away_or_does_not_exist_is_refused(first,
         ValueError, match=f"Careless must ask and choose available clients alone, .* in {rounds}; check_"
     ):
         simulate(small(), Logistic(), Careless(first=first), Local(1, 2, 0.1), rounds=6, availability=Trace(everybody))
+
+
+@fedpick.pytree
+class Rows(Careless):
+    """A strategy whose seats are not m."""
+
+    seats: int | None = fedpick.static(default=None)
+
+    def propose(self, key, state, clients):
+        return clients.available
+
+    def select(self, key, state, clients, candidates, losses):
+        if self.seats is None:
+            return None
+        return fedpick.Selection(jnp.zeros(self.seats, jnp.int32), jnp.full(self.seats, 0.25, jnp.float32))
+
+
+@fedpick.pytree
+class Asks(Careless):
+    poll: ClassVar[str] = "fully"
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        (Rows(seats=4), r"Rows.select must give a Selection of m=2 clients and weights, got shapes \(4,\) and \(4,\)"),
+        (Rows(), "Rows.select must give a Selection of m=2 clients and weights, got None"),
+        (Asks(), "Asks: poll must be one of 'none', 'full', .*, got 'fully'"),
+    ],
+)
+def test_a_strategy_that_does_not_keep_the_protocol_is_told_so(selector, words):
+    with pytest.raises(ValueError, match=words):
+        simulate(small(), Logistic(), selector, Local(1, 2, 0.1), rounds=2)

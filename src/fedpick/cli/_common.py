@@ -186,6 +186,15 @@ def command_line() -> str:
     return shlex.join(["fedpick", *kept])
 
 
+def check_csv(command: str, path: Path | None) -> None:
+    """Raise where --csv names a file that is not such a table of fedpick's: it is not overwritten."""
+    from fedpick.storage import is_table_of_runs
+
+    if path is not None and path.exists() and not is_table_of_runs(path):
+        rule = "must be a new file, or one that --csv wrote before"
+        raise ValueError(f"{command}: csv {rule}, got {str(path)!r}, which is another one")
+
+
 def columns(x: str | None, y: str | None, client: str | None, standardize: bool) -> dict[str, Any]:
     """The options about columns as ``Choices`` has them."""
     names = tuple(name.strip() for name in x.split(",")) if x is not None else ()

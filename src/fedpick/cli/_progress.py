@@ -90,3 +90,56 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+class RunProgress:
+    """Rounds and loss so far of each strategy: a bar for each on a terminal, plain lines elsewhere."""
+
+    def __init__(self, experiments: dict[str, Any], stored: set[str], quiet: bool) -> None:
+        self.experiments, self.stored, self.quiet = experiments, stored, quiet
+        self.names = {e.identity(seed): name for name, e in experiments.items() for seed in e.seeds}
+        self.bar: Any = None
+        self.tasks: dict[str, Any] = {}
+        self.printed = time.monotonic()
+
+    def __enter__(self) -> "RunProgress":
+        if self.quiet or not sys.stderr.isatty():
+            return self
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns: tuple[Any, ...] = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rounds"),
+        )
+        columns += (TextColumn("loss {task.fields[loss]}"), TimeRemainingColumn(elapsed_when_finished=True))
+        self.bar = Progress(*columns, console=console(stderr=True))
+        for name, experiment in self.experiments.items():
+            done = experiment.rounds if name in self.stored else 0
+            text = "stored" if done else "..."
+            self.tasks[name] = self.bar.add_task(name, total=experiment.rounds, completed=done, loss=text, start=False)
+        self.bar.start()
+        return self
+
+    def __call__(self, batch: Any, so_far: Any) -> None:
+        raise_if_interrupted()
+        losses = so_far.metric("loss")[:, -1]
+        rows: dict[str, list[float]] = {}
+        for run, loss in zip(batch.runs, losses, strict=True):
+            rows.setdefault(self.names[run.identity], []).append(float(loss))
+        for name, values in rows.items():
+            self._at(name, so_far.rounds, sum(values) / len(values))
+
+    def _at(self, name: str, rounds: int, loss: float) -> None:
+        if self.bar is not None:
+            self.bar.start_task(self.tasks[name])
+            self.bar.update(self.tasks[name], completed=rounds, loss=f"{loss:.4g}")
+        elif not self.quiet and (time.monotonic() - self.printed > 5 or rounds == self.experiments[name].rounds):
+            self.printed = time.monotonic()
+            total = self.experiments[name].rounds
+            print(f"{name}: round {rounds} of {total}, loss {loss:.4g}", file=sys.stderr, flush=True)
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()

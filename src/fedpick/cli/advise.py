@@ -95,7 +95,10 @@ def advise(
             chosen = _experiment(
                 task,
                 {"m": m, "model": model, "eta": eta, "rounds": rounds, **columns(x, y, client, standardize)},
-                (*(settings or ()), *(f"local.{name}={value}" for name, value in (("tau", tau), ("b", b)) if value)),
+                (
+                    *(settings or ()),
+                    *(f"local.{name}={value}" for name, value in (("tau", tau), ("b", b)) if value is not None),
+                ),
             )
             features = describe(
                 chosen.federation(), chosen.model, m=chosen.selector.m, local=chosen.local, rounds=chosen.rounds

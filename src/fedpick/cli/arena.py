@@ -57,6 +57,11 @@ def arena(
         if listed:
             _list(FAMILIES, STRATEGIES)
             return
+        if played is not None:
+            chosen = {"strategy": strategy, "strategies": strategies, "families": families, "full": full or None}
+            wrong = next((name for name, value in chosen.items() if value is not None), None)
+            if wrong is not None:
+                raise ValueError(f"arena: {wrong} must not be given with --from, which plays nothing")
         open_store(output, "arena", "arena.md", "arena.html", "arena.json")
         if played is not None:
             plain = _read(played)

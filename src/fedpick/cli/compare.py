@@ -1,6 +1,5 @@
 """``fedpick compare``: which clients should I train on, and what do I gain?"""
 
-import sys
 import threading
 import time
 from pathlib import Path
@@ -21,14 +20,15 @@ from fedpick.cli._common import (
     X,
     Y,
     announced,
+    check_csv,
     cli_errors,
     columns,
     command_line,
-    console,
     open_store,
     raise_if_interrupted,
 )
 from fedpick.cli._comparison import finish
+from fedpick.cli._progress import RunProgress
 from fedpick.registry import ROLES, split_names
 from fedpick.text import shown
 
@@ -151,6 +151,7 @@ def compare(
         names_given = tuple(dict.fromkeys(split_names(strategies))) if strategies is not None else ()
         value, percent = number(target), str(target).endswith("%")
         one_of("compare", "by", by, tuple(CURRENCIES))
+        check_csv("compare", csv)
         called: Any = {"by": by, "command": command_line()}
         if app is not None or federation or workers:
             foreign: Any = {"task": task if task != "synthetic" else None, "eta": eta, "tune": tune, "model": model}
@@ -245,56 +246,3 @@ def metrics_asked(metrics: str | None, target: str | None) -> tuple[tuple[str, .
     asked += [named] if named in ROLES["Metric"] else []
     target = f"test_{named}" if f"test_{named}" in map(name_on_test_set, asked) else target
     return tuple(dict.fromkeys(asked)), target
-
-
-class RunProgress:
-    """Rounds and loss so far of each strategy: a bar for each on a terminal, plain lines elsewhere."""
-
-    def __init__(self, experiments: dict[str, Any], stored: set[str], quiet: bool) -> None:
-        self.experiments, self.stored, self.quiet = experiments, stored, quiet
-        self.names = {e.identity(seed): name for name, e in experiments.items() for seed in e.seeds}
-        self.bar: Any = None
-        self.tasks: dict[str, Any] = {}
-        self.printed = time.monotonic()
-
-    def __enter__(self) -> "RunProgress":
-        if self.quiet or not sys.stderr.isatty():
-            return self
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns: tuple[Any, ...] = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("rounds"),
-        )
-        columns += (TextColumn("loss {task.fields[loss]}"), TimeRemainingColumn(elapsed_when_finished=True))
-        self.bar = Progress(*columns, console=console(stderr=True))
-        for name, experiment in self.experiments.items():
-            done = experiment.rounds if name in self.stored else 0
-            text = "stored" if done else "..."
-            self.tasks[name] = self.bar.add_task(name, total=experiment.rounds, completed=done, loss=text, start=False)
-        self.bar.start()
-        return self
-
-    def __call__(self, batch: Any, so_far: Any) -> None:
-        raise_if_interrupted()
-        losses = so_far.metric("loss")[:, -1]
-        rows: dict[str, list[float]] = {}
-        for run, loss in zip(batch.runs, losses, strict=True):
-            rows.setdefault(self.names[run.identity], []).append(float(loss))
-        for name, values in rows.items():
-            self._at(name, so_far.rounds, sum(values) / len(values))
-
-    def _at(self, name: str, rounds: int, loss: float) -> None:
-        if self.bar is not None:
-            self.bar.start_task(self.tasks[name])
-            self.bar.update(self.tasks[name], completed=rounds, loss=f"{loss:.4g}")
-        elif not self.quiet and (time.monotonic() - self.printed > 5 or rounds == self.experiments[name].rounds):
-            self.printed = time.monotonic()
-            total = self.experiments[name].rounds
-            print(f"{name}: round {rounds} of {total}, loss {loss:.4g}", file=sys.stderr, flush=True)
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()

@@ -47,7 +47,14 @@ def map_(
             for source in SOURCES.values():
                 typer.echo(f"{source.name}: {source.K[0]} to {source.K[1]} clients")
             return
+        if table is not None and docs is None:
+            raise ValueError(f"map: from must come with --docs, as it plays nothing, got {str(table)!r} alone")
         if docs is not None:
+            played = next(
+                (name for name, value in (("families", families), ("cells", cells)) if value is not None), None
+            )
+            if played is not None:
+                raise ValueError(f"map: {played} must not be given with --docs, which plays nothing")
             typer.echo(str(write_map_page(read_map(table), docs)))
             return
         names = [name.strip() for name in families.split(";")] if families else list(SOURCES)

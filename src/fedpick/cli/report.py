@@ -69,6 +69,9 @@ def report(
         from fedpick.compare import load_report, set_aside, write_report
         from fedpick.results import MLflow, TensorBoard
 
+        if where and name is not None:
+            raise ValueError(f"report: where must not be given with --name, as it is of all runs, got {where[0]!r}")
+
         def write(refresh: int = 0) -> Any:
             asked = metrics_asked(None, metric)[1]
             wanted: Any = {"name": name, "where": tuple(where or ()), "metric": asked, "by": by}

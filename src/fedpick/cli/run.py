@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Data, Debug, Output, Quiet, Settings, announced, cli_errors, console, open_store
+from fedpick.cli._common import (
+    Data,
+    Debug,
+    Output,
+    Quiet,
+    Settings,
+    announced,
+    check_csv,
+    cli_errors,
+    console,
+    open_store,
+)
 from fedpick.cli._progress import ProgressBar, estimate
 from fedpick.text import shown
 
@@ -50,6 +61,7 @@ def run(
 
         if (workers > 1 or slurm is not None) and (tensorboard or mlflow):
             raise ValueError(f"run: workers must be 1 with --tensorboard or --mlflow, got {workers}")
+        check_csv("run", csv)
         experiments = read(file, settings or ())
         for experiment in experiments:
             experiment.check()  # a mistake is an error now, and not after an hour
@@ -57,6 +69,10 @@ def run(
         work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
         if number and not quiet:
             typer.echo(estimate(left), err=True)
+        stored = sum(len(experiment.seeds) for experiment in experiments) - number
+        if stored and (tensorboard or mlflow):
+            how = f"fedpick report {output} --tensorboard or --mlflow logs them"
+            typer.echo(f"run: {stored} runs are stored and not logged again; {how}", err=True)
         if slurm is not None:
             _submit(experiments, output, workers, slurm)
             return

@@ -59,9 +59,9 @@ class Shown(NamedTuple):
     cell: Callable[[StrategySummary], Cell]
 
 
-def _text(place: int) -> Callable[[StrategySummary], Cell]:
-    """A column of the terminal's table; what is in brackets goes below."""
-    return _cell(COLUMNS[place].text)
+def _text(title: str) -> Callable[[StrategySummary], Cell]:
+    """A column of the terminal's table, by its title; what is in brackets goes below."""
+    return _cell({" ".join(column.title.split()): column for column in COLUMNS}[title].text)
 
 
 def _cell(text_of: Callable[[StrategySummary], str]) -> Callable[[StrategySummary], Cell]:
@@ -83,16 +83,16 @@ def _seconds(one: StrategySummary) -> Cell:
 
 TARGET, END, ROUND = "to the target", "after the last round", "a round"
 SHOWN = (
-    Shown(TARGET, "speed-up", _text(2)),
-    Shown(TARGET, "rounds", _text(1)),
-    Shown(TARGET, "MB", _text(9)),
+    Shown(TARGET, "speed-up", _text("speed-up [95 %]")),
+    Shown(TARGET, "rounds", _text("rounds to target [95 %]")),
+    Shown(TARGET, "MB", _text("MB to target")),
     Shown(TARGET, "seconds", _seconds),
-    Shown(TARGET, "messages", _text(8)),
-    Shown(END, "loss", _text(3)),
-    Shown(END, "accuracy, %", _text(4)),
-    Shown(END, "worst client's loss", _text(5)),
-    Shown(ROUND, "messages", _text(6)),
-    Shown(ROUND, "MB", _text(7)),
+    Shown(TARGET, "messages", _text("messages to target")),
+    Shown(END, "loss", _text("final loss")),
+    Shown(END, "accuracy, %", _text("accuracy, %")),
+    Shown(END, "worst client's loss", _text("worst client's loss")),
+    Shown(ROUND, "messages", _text("messages a round")),
+    Shown(ROUND, "MB", _text("MB a round")),
 )
 ALONE = {TARGET: " to target", ROUND: " a round"}  # where a title stands without its group
 MOVED = [place for place, column in enumerate(SHOWN) if column.group == TARGET]

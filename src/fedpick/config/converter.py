@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 import cattrs
@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import AbstractArray
 
 from fedpick import registry
+from fedpick.config.errors import WrongValueError, mistakes_in, sentences_of
 from fedpick.registry import nearest
 from fedpick.text import few_lines, shown
 from fedpick.validation import known
@@ -39,7 +40,8 @@ def structure(plain: Any, kind: type[Any], owner: str) -> Any:
     try:
         return _CONVERTER.structure(plain, kind)
     except cattrs.BaseValidationError as error:
-        raise ValueError(few_lines(f"{owner}: {sentence}" for sentence in _sentences(error, "", owner))) from None
+        sentences = few_lines(f"{owner}: {sentence}" for sentence in sentences_of(error, "", owner))
+        raise ValueError(sentences) from next(mistakes_in(error), None)
 
 
 def unstructure(value: Any, role: str = "") -> Any:
@@ -179,47 +181,14 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-class _WrongValueError(ValueError):
-    """A sentence about a value, to be put behind its path."""
-
-
-def _sentences(error: BaseException, path: str, owner: str) -> Iterable[str]:
-    """What is wrong in words, each with the path of the field."""
-    if isinstance(error, cattrs.ForbiddenExtraKeysError):
-        fields = [field.name for field in dataclasses.fields(error.cl)]
-        for extra in sorted(error.extra_fields):
-            takes = f"{path or f'an {owner}'} takes {', '.join(fields) or 'nothing'}"
-            yield f"{_join(path, extra)} is unknown{nearest(extra, fields)}; {takes}"
-    elif isinstance(error, cattrs.ClassValidationError | cattrs.IterableValidationError):
-        noted, others = error.group_exceptions()
-        for inner, note in noted:
-            yield from _sentences(inner, _join(path, note.name if hasattr(note, "name") else note.index), owner)
-        for inner in others:
-            yield from _sentences(inner, path, owner)
-    elif isinstance(error, KeyError):
-        yield f"{path} is missing"
-    elif isinstance(error, registry.ParameterError):
-        yield f"{_join(path, error.parameter)} {error.fault}"
-    elif isinstance(error, _WrongValueError):
-        yield f"{path} {error}"
-    elif isinstance(error, TypeError | AttributeError):  # as Python says it of what is no list, or no table
-        yield f"{path} must be a {'list' if str(error).endswith('object is not iterable') else 'table'}"
-    else:
-        yield f"{error} (in {path})" if path else str(error).removeprefix(f"{owner}: ")
-
-
-def _join(path: str, part: Any) -> str:
-    return f"{path}[{part}]" if isinstance(part, int) else f"{path}.{part}" if path else str(part)
-
-
 def _strict(kind: type[Any], words: str, accepted: tuple[type[Any], ...]) -> Any:
     def read(value: Any, _: Any) -> Any:
         if kind is float and value in ("inf", "-inf"):
             return float(value)
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-            raise _WrongValueError(f"must be {words}, got {shown(value)}")
+            raise WrongValueError(f"must be {words}, got {shown(value)}")
         if kind is int and not -(2**31) < value < 2**31:
-            raise _WrongValueError(f"must be below 2**31, got {value}")
+            raise WrongValueError(f"must be below 2**31, got {value}")
         return kind(value)
 
     return read
@@ -234,7 +203,7 @@ def _read_word(value: Any, kind: Any) -> Any:
     choices = get_args(kind)
     if not isinstance(value, str) or value not in choices:
         listed = ", ".join(map(repr, choices))
-        raise _WrongValueError(f"must be one of {listed}, got {shown(value)}{nearest(value, choices)}")
+        raise WrongValueError(f"must be one of {listed}, got {shown(value)}{nearest(value, choices)}")
     return value
 
 
@@ -243,13 +212,13 @@ def _read_role(value: Any, annotation: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return value
     if not isinstance(value, Mapping):
-        raise _WrongValueError(f"must be a table with a kind, got {shown(value)}")
+        raise WrongValueError(f"must be a table with a kind, got {shown(value)}")
     if "kind" not in value:
-        raise _WrongValueError(f"must have a kind, got {shown(dict(value))}")
+        raise WrongValueError(f"must have a kind, got {shown(dict(value))}")
     role, fields = role_of(annotation), dict(value)
     name, rows = fields.pop("kind"), registry.ROLES[role]
     if name not in rows and not registry.is_address(name):
-        raise _WrongValueError(f"must have a kind among {', '.join(rows)}, got {shown(name)}{nearest(name, rows)}")
+        raise WrongValueError(f"must have a kind among {', '.join(rows)}, got {shown(name)}{nearest(name, rows)}")
     return registry.build(role, name, fields, make=lambda kind, given: _CONVERTER.structure(given, kind))
 
 
@@ -279,7 +248,7 @@ def _read_array(value: Any, annotation: Any) -> Any:
     kinds = "b" if "bool" in annotation.dtypes else "iuf"
     if array is None or array.dtype.kind not in kinds or array.ndim != list_depth(annotation):
         what = "true or false" if kinds == "b" else "numbers"
-        raise _WrongValueError(f"must be {list_depth(annotation)}-dimensional, a list of {what}, got {shown(value)}")
+        raise WrongValueError(f"must be {list_depth(annotation)}-dimensional, a list of {what}, got {shown(value)}")
     return array if kinds == "b" else array.astype(np.float32)
 
 

@@ -244,7 +244,11 @@ def _leaf(files: list[Path], place: Path) -> Table:
 def _leaf_columns(files: list[Path]) -> dict[str, Numbers]:
     parts: dict[str, list[Any]] = {"x": [], "y": [], "client": []}
     for file in files:
-        for user, data in json.loads(file.read_text(encoding="utf-8"))["user_data"].items():
+        content = json.loads(file.read_text(encoding="utf-8"))
+        silent = [user for user in content.get("users", ()) if user not in content["user_data"]]
+        if silent:
+            raise ValueError(f"Arrays: user {silent[0]!r} in {str(file)!r} must have user_data, and has none")
+        for user, data in content["user_data"].items():
             if not isinstance(data, dict) or len(data.get("x", ())) != len(data.get("y", ())):
                 raise ValueError(f"Arrays: user {user!r} in {str(file)!r} must have as many x as y")
             parts["x"] += data["x"]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.metrics import METRICS
-from fedpick.protocol import FACTS, Clients, Selector, init_key, needs, round_keys
+from fedpick.protocol import FACTS, Clients, Selection, Selector, init_key, needs, round_keys
 from fedpick.sim.availability import Availability, Devices, Failures
 from fedpick.sim.classification import NamedMetric
 from fedpick.sim.federation import Federation
@@ -19,11 +19,12 @@ from fedpick.sim.local import Local
 from fedpick.sim.memory import check_memory, tree_bytes
 from fedpick.sim.models import Model
 from fedpick.sim.optimizers import Server
+from fedpick.sim.polls import POLLS
 from fedpick.sim.records import UNLAWFUL, Record
 from fedpick.sim.stacking import federations_of, sizes_of_test_sets
 from fedpick.storage import usable_cores
 from fedpick.text import shown
-from fedpick.validation import check_path, check_strategy, flag, owner_name, require
+from fedpick.validation import check_path, check_strategy, flag, one_of, owner_name, require
 
 LARGE_BATCH = 4096
 COPIES = 4  # of the logits in a metric, about: they are sorted, and compared with every class
@@ -142,6 +143,7 @@ def check_kinds(
             other = "; from_apply makes one of Flax and others, and PyTorch's run on Flower" if name == "model" else ""
             raise ValueError(f"simulate: {name} must be a {kind.__name__}{other}, got {shown(value)}")
     check_strategy("simulate", selector)
+    one_of(selector, "poll", selector.poll, ("none", *POLLS))
     if isinstance(availability, type) or not callable(availability):
         raise ValueError(f"simulate: availability must be one, such as Always(), got {shown(availability)}")
     params = jax.eval_shape(lambda: model.init(round_keys(0, 0).world))
@@ -250,6 +252,16 @@ def cut_batches(local: Local, largest: int) -> Local:
     if local.batches == "replace" or local.b <= most:
         return local
     return dataclasses.replace(local, b=most)
+
+
+def check_selection(selector: Any, selection: Any, num_clients: int) -> None:
+    """Raise where a strategy's ``select`` gives anything but m seats."""
+    seats = (num_clients if selector.m is None else selector.m,)
+    got = [getattr(getattr(selection, name, None), "shape", None) for name in Selection._fields]
+    if got != [seats, seats]:
+        rule = f"select must give a Selection of m={seats[0]} clients and weights"
+        found = f"shapes {got[0]} and {got[1]}" if isinstance(selection, Selection) else shown(selection)
+        raise ValueError(f"simulate: {owner_name(selector)}.{rule}, got {found}")
 
 
 def check_seats(selector: Any, records: Record) -> None:

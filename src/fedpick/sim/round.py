@@ -21,6 +21,7 @@ from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server, weighted_sum
 from fedpick.sim.polls import POLLS
+from fedpick.sim.preflight import check_selection
 from fedpick.sim.records import UNLAWFUL, UPDATES, Choice, Outcome, Record, Request
 from fedpick.sim.spread import spread_candidates, spread_rows
 from fedpick.updates import measure
@@ -144,6 +145,7 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
         return jnp.where(duration <= jnp.asarray(setup.devices.deadline, jnp.float32), answers, jnp.nan)
 
     candidates, answers, selection = pick(selector, keys, state, clients, poll)
+    check_selection(selector, selection, K)
     selection = _lawful(selection, candidates, clients.available)
     asked = (candidates if kind is None else polled(selector, candidates, state)) & (kind is not None)
     evaluated = kind.samples(count, local) if kind is not None else count

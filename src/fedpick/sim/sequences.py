@@ -1,12 +1,14 @@
 """The character LSTM, a model of sequences of codes."""
 
 import functools
+import logging
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -15,6 +17,8 @@ from fedpick.sim.layers import classes_of, uniform_layer
 from fedpick.sim.models import Model, Objective, Params, from_apply
 from fedpick.validation import one_of, owner_name, require
 
+LOG = logging.getLogger("fedpick")
+FEW = 10_000  # samples that are looked at
 STRETCH = 4  # steps in time without a loop around them, on a GPU
 
 
@@ -50,12 +54,12 @@ class CharLSTM:
         one_of(self, "objective", self.objective, get_args(Objective))
 
     def build(self, federation: Federation) -> Model:
-        sequence_length(self, federation)
+        sequence_length(self, federation, self.vocabulary)
         widths = (self.embedding, *[self.hidden] * self.layers)
         return _lstm(self.vocabulary, widths, classes_of(self, federation), self.objective)
 
 
-def sequence_length(owner: object, federation: Federation) -> int:
+def sequence_length(owner: object, federation: Federation, vocabulary: int) -> int:
     """T of samples that are sequences of codes."""
     shape = federation.x.shape[1:]
     if len(shape) != 1:
@@ -63,6 +67,15 @@ def sequence_length(owner: object, federation: Federation) -> int:
     if federation.prepare is not as_float:
         rule = "data must be codes and not pixels (prepare of Federation as by default, codes=True of Arrays)"
         raise ValueError(f"{owner_name(owner)}: {rule}, got prepare={federation.prepare!r}")
+    some = np.asarray(federation.x[:FEW])
+    wrong = some[~((some >= 0) & (some == np.floor(some)))]
+    if wrong.size:
+        rule = "data must be sequences of codes, which are whole numbers from 0"
+        raise ValueError(f"{owner_name(owner)}: {rule}, got {wrong.flat[0]:g}")
+    beyond = float((some >= vocabulary).mean())
+    if beyond > 0:
+        what = f"{100 * beyond:.2g} % of the codes are not below vocabulary={vocabulary}, and count as none"
+        LOG.warning("%s: %s", owner_name(owner), what)
     return int(shape[0])
 
 

@@ -76,7 +76,7 @@ class Transformer:
         return Path(self.base)
 
     def build(self, federation: Federation) -> Model:
-        shape = (self.vocabulary, sequence_length(self, federation), self.width, self.layers)
+        shape = (self.vocabulary, sequence_length(self, federation, self.vocabulary), self.width, self.layers)
         scale = (self.rank if self.alpha is None else self.alpha) / self.rank
         classes = classes_of(self, federation)
         model = _adapted(self.layers, self.width, self.rank, self.heads, scale, classes, self.objective)

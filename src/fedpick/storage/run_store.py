@@ -271,3 +271,16 @@ def _checksum(plain: Mapping[str, Any]) -> str:
 
 def _json(plain: Any) -> bytes:
     return json.dumps(plain, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def is_table_of_runs(path: Path) -> bool:
+    """Whether a file is the table of the metrics of runs that ``--csv`` writes.
+
+    Args:
+        path: The file.
+    """
+    if path.suffix != ".csv" or not path.is_file():
+        return False
+    with path.open("rb") as lines:
+        head = lines.readline(1000)
+    return head.startswith(b"seed,") and b",round," in head and b",loss" in head

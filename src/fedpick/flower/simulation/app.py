@@ -9,6 +9,7 @@ from typing import Any
 
 from fedpick import config
 from fedpick.registry import nearest
+from fedpick.storage import is_table_of_runs
 from fedpick.text import brief, shown
 
 # What an app is made of: its code, its settings, and data that lie beside them.
@@ -130,14 +131,5 @@ def _sources(folder: Path) -> Iterator[Path]:
             continue
         if path.is_dir() and not (path / "pyvenv.cfg").is_file():
             yield from _sources(path)
-        elif path.is_file() and path.suffix in SOURCES and path.name != "summary.json" and not _is_result(path):
+        elif path.is_file() and path.suffix in SOURCES and path.name != "summary.json" and not is_table_of_runs(path):
             yield path
-
-
-def _is_result(path: Path) -> bool:
-    """Whether a file is what ``--csv`` writes."""
-    if path.suffix != ".csv":
-        return False
-    with path.open("rb") as lines:
-        head = lines.readline(1000)
-    return head.startswith(b"seed,") and b",round," in head and b",loss" in head
