@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Python compiles a module when it is first imported; for pip to compile all of them takes longer than their downloads.
 export PIP_NO_COMPILE := 1
+# uv installs the same packages in a quarter of the time; pip does it where uv cannot, as with an index of pip.conf alone.
+install = $(BIN)/uv pip install --quiet --python $(BIN)/python --editable $(1) || $(BIN)/pip install --quiet --editable $(1)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -16,19 +18,20 @@ setup: .venv/ready ## Make the virtual environment of developers (the other targ
 .venv/made:
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "fedpick needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv .venv
+	-$(BIN)/pip install --quiet uv
 	touch $@
 
 # What fedpick itself needs, without the extras: some 0.6 GB, where the tests and the docs bring 2 GB.
 .venv/light: .venv/made pyproject.toml
-	$(BIN)/pip install --quiet --editable .
+	$(call install,.)
 	touch $@
 
 .venv/flower: .venv/light
-	$(BIN)/pip install --quiet --editable '.[flower]'
+	$(call install,'.[flower]')
 	touch $@
 
 .venv/ready: .venv/made pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(call install,'.[dev]')
 	touch .venv/light .venv/flower $@
 
 demo: .venv/light ## Compare the strategies: the table, the answer, and a page (comparison/report.html)
@@ -45,7 +48,7 @@ flower: .venv/flower ## Run Power-of-Choice on Flower: a SuperLink and eight Sup
 QUICK := --xla_backend_optimization_level=0
 QUICKER := $(QUICK) --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 
-# Measuring the coverage takes about a quarter more time: make test COVERAGE= goes without.
+# Measuring the coverage takes time: make test COVERAGE= goes without.
 COVERAGE ?= --cov --cov-report=term
 
 test: setup ## Run the tests and show the branch coverage

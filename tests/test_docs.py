@@ -80,6 +80,7 @@ HEAVY = (
 )  # in make test-all
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=[pytest.mark.slow] * (page.name in HEAVY)) for page in PAGES],

@@ -107,6 +107,7 @@ def fedpick_command(*arguments):
     return done
 
 
+@pytest.mark.no_cover
 def test_it_keeps_the_laws_and_has_an_address(outside):
     selector = fedpick.strategy("outside:LongestAway", m=2)
     assert len(fedpick.check_selector(selector)) == 8

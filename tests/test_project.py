@@ -127,7 +127,7 @@ def test_the_demo_installs_what_it_needs_and_no_more():
     makefile = (ROOT / "Makefile").read_text()
     light = makefile.partition(".venv/light:")[2].partition("\n\n")[0]
     assert "demo: .venv/light" in makefile
-    assert "pip install --quiet --editable .\n" in light
+    assert "$(call install,.)\n" in light
     heavy = ("ray", "mlflow", "playwright", "sphinx", "flwr", "pandas", "polars")
     assert not [each for each in PROJECT["dependencies"] if each.lower().startswith(heavy)]
 

@@ -95,6 +95,7 @@ def test_on_families_left_out_intervals_hold_and_what_is_advised_is_at_least_as_
     assert [row[0] for row in policies(where, trial)][:2] == ["what is advised", "always rand"]
 
 
+@pytest.mark.no_cover
 def test_the_page_is_written_from_the_results_that_are_committed(tmp_path):
     docs = Path(__file__).parents[2] / "docs"
     where = read_map()

@@ -43,6 +43,7 @@ def test_every_strategy_of_the_table_keeps_the_laws(name):
     assert ("highest_loss_first" in str(held)) == (name in ("pow-d", "rpow-d", "adapow-d-switch", "adapow-d-halving"))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "score",
     [
@@ -168,6 +169,7 @@ def test_a_class_that_jit_may_take_for_another_is_refused():
         check_selector(Confusable(1))
 
 
+@pytest.mark.no_cover
 def test_numbers_of_numpy_and_jax_are_numbers_too():
     check_selector(fedpick.PowerOfChoice(2, np.int64(12), score=fedpick.ClippedLoss(jnp.float32(3))))
 

@@ -132,6 +132,7 @@ def test_a_superlink_that_does_not_start_is_an_error_with_its_words(tmp_path, st
         network.superlink()
 
 
+@pytest.mark.no_cover
 def test_a_process_that_ignores_a_polite_end_is_killed(tmp_path, stand_ins):
     stand_ins()
     with Network(tmp_path / "net") as network:
@@ -271,6 +272,7 @@ def marked(tmp_path):
     return found
 
 
+@pytest.mark.no_cover
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux has network namespaces")
 def test_nobody_else_reaches_the_superlink(tmp_path, stand_ins):
     stand_ins()

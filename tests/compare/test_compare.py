@@ -311,6 +311,7 @@ def test_left_out_the_target_is_what_every_run_of_the_baseline_reaches():
     assert np.isfinite(rand.rounds_to("loss", found.threshold)).all()
 
 
+@pytest.mark.no_cover
 def test_the_data_are_made_once(tmp_path, monkeypatch):
     made = []
     real = Quadratic.federation
@@ -332,6 +333,7 @@ def test_names_say_what_differs():
     assert found == ("rand", "pow-d, d = 6", "pow-d, d = 9", "cpow-d, d = 6", "cpow-d, d = 9")
 
 
+@pytest.mark.no_cover
 def test_the_command_ends_with_the_table_the_sentence_and_the_page(tmp_path):
     done = fedpick("compare", *SMALL, "-o", tmp_path / "out")
     assert done.exit_code == 0, done.output
@@ -351,6 +353,7 @@ def test_the_command_ends_with_the_table_the_sentence_and_the_page(tmp_path):
     assert (tmp_path / "out" / "report.html").read_bytes() == page
 
 
+@pytest.mark.no_cover
 def test_runs_without_a_comparison_are_reported_side_by_side(tmp_path):
     text = 'rounds = 20\nseeds = 2\n[data]\nkind = "quadratic"\n[model]\nkind = "quadratic"\n'
     text += (
@@ -375,6 +378,7 @@ def good(rows=40):
     return {"x": rng.normal(size=(rows, 3)), "y": np.arange(rows) % 2, "client": np.arange(rows) % 5}
 
 
+@pytest.mark.no_cover
 def test_own_data_with_hostile_names_are_shown_and_not_run(tmp_path):
     path = npz(tmp_path / "<script>alert(1)</script> “x” & 'y'.npz".replace("/", "_"), **good())
     out = tmp_path / "out"
@@ -581,6 +585,7 @@ def test_a_report_names_the_run_that_is_broken_and_not_the_summary(out):
     assert "must be a summary that fedpick wrote" in fedpick("report", out).stderr
 
 
+@pytest.mark.no_cover
 def test_a_narrow_terminal_cuts_nothing_off(out, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -629,6 +634,7 @@ def test_two_hundred_named_clients_with_unbalanced_labels_are_compared(tmp_path)
     assert (tmp_path / "out" / "report.html").stat().st_size < 3_000_000
 
 
+@pytest.mark.no_cover
 def test_a_comparison_that_is_made_again_can_be_given_a_name(tmp_path):
     small = ["quadratic", "--strategies", "rand,pow-d", "--rounds", "4", "--seeds", "2", "-o", tmp_path, "-q"]
     for name in ("quadratic", "first", "second one"):
@@ -685,6 +691,7 @@ def test_a_folder_holds_comparisons_by_name(out):
     assert (out / "comparisons" / "with-afl.json").exists()  # the same comparison again moves nothing
 
 
+@pytest.mark.no_cover
 def test_comparisons_of_one_task_keep_names_of_their_own(tmp_path):
     def play(strategies):
         few = ["quadratic", "--rounds", "4", "--seeds", "2", "-o", tmp_path, "-q", "--set", "metrics.every=2"]
@@ -788,6 +795,7 @@ class Mine:
 """
 
 
+@pytest.mark.no_cover
 def test_a_comparison_with_code_that_was_edited_is_shown_as_it_was_played(tmp_path):
     def call(*arguments):  # in a process of its own, as code is read once
         environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
@@ -934,6 +942,7 @@ def test_a_federation_is_reported_by_what_it_measured_and_by_the_names_it_has(tm
     assert load_report(tmp_path).comparison.results[0].clients == ("partition-id=3", "north")
 
 
+@pytest.mark.no_cover
 def test_what_a_terminal_cannot_print_is_replaced(out):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "fedpick", "report", str(out)]

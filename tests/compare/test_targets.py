@@ -243,6 +243,7 @@ def test_a_target_of_the_experiment_is_that_of_the_comparison(metric, value, per
     assert choose_target(experiment, metric, value, percent=percent, test=True) == chosen
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("commands", [["compare"], ["run", "report"]])
 def test_a_target_in_a_toml_file_counts(commands, tmp_path):
     file, folder = tmp_path / "one.toml", tmp_path / "out"

@@ -23,6 +23,7 @@ def plain(K):
     return {**PLAIN, "selector": selectors, "data": {"kind": "synthetic", "K": K}}
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 def test_batches_to_come_are_compiled_in_a_thread_and_their_runs_are_the_same(tmp_path, monkeypatch):
     seen, threads = [], []

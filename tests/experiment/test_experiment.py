@@ -255,6 +255,7 @@ def test_redrawn_data_give_what_each_seed_gives_alone(tmp_path, data):
         np.testing.assert_array_equal(together.shares[seed], alone.share)
 
 
+@pytest.mark.no_cover
 def test_a_sweep_compiles_no_more_than_one_point(tmp_path):
     def compiled(K, d):  # by a K that no other test has
         with compilations() as programs:
@@ -264,6 +265,7 @@ def test_a_sweep_compiles_no_more_than_one_point(tmp_path):
     assert compiled(23, "3") == compiled(24, "[3, 4, 5]") == 1
 
 
+@pytest.mark.no_cover
 def test_a_batch_gives_what_each_run_gives_alone():
     found = from_plain(plain("selector.d=[3, 5]", "local.eta=[1e-4, 2e-4]", "local.weight_decay=[0.0, 0.1]"))
     (batch,) = plan_batches(Run(e, seed) for e in found for seed in e.seeds)

@@ -134,6 +134,7 @@ def test_findings_are_kept_and_mended(tmp_path, caplog):
     assert "its format is 1, and this fedpick reads format 2" in caplog.text
 
 
+@pytest.mark.no_cover
 def test_interrupted_in_the_middle_it_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr("fedpick.experiment.runner.LONG", 0.0)  # a checkpoint however short
     experiment = small(rounds=250, metrics=Metrics(every=10))
@@ -214,6 +215,7 @@ def start(folder, data, hold=10**9):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_killed_for_real_it_goes_on(how, tmp_path):
     data = plain("rounds=600", "metrics.every=10")

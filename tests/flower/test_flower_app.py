@@ -79,6 +79,7 @@ def here(monkeypatch):
     return PlayedHere
 
 
+@pytest.mark.no_cover
 def test_an_app_is_compared_and_what_is_stored_is_not_played_again(here, folder, tmp_path):
     arguments = ("--app", folder, *K, "--strategies", "rand,pow-d", "--rounds", 3, "-o", tmp_path / "out")
     answer = compare(*arguments, "--seeds", 1)

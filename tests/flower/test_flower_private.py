@@ -128,6 +128,7 @@ def test_who_is_polled_answers_while_its_own_budget_lasts(theirs, mechanism, mon
     assert len({client for row in rows[20:] for client in row.clients}) == 6  # and chance decides
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("theirs", [2.0, 1.0])
 def test_who_trains_says_its_loss_while_its_own_budget_lasts(theirs, monkeypatch):
     grid, rows, spent = play_private(PowerOfChoice(2, 4, "stale"), theirs, monkeypatch)

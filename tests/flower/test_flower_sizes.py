@@ -21,6 +21,7 @@ def selecting(selector=Rand(m=2), inner=None, **options):
     return Selecting(inner or FedAvg(fraction_evaluate=0.0), selector, **options)
 
 
+@pytest.mark.no_cover
 @given(
     honest=st.lists(st.integers(1, 10**6), min_size=19, max_size=40),
     lies=st.lists(st.floats(0.5, 1e30), min_size=1, max_size=2),

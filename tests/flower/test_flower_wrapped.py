@@ -69,6 +69,7 @@ class InOrder(FakeGrid):
         return super().push_messages(messages)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("weights", ["examples", "selection"])
 def test_each_strategy_gives_what_it_gives_without_us(name, weights):

@@ -232,6 +232,7 @@ def test_hostile_names_are_shown_and_not_run(browser, hostile):
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_follows_the_readers_scheme(browser, document, scheme):
     seen = Seen(browser, document, color_scheme=scheme)
@@ -247,6 +248,7 @@ def test_the_page_follows_the_readers_scheme(browser, document, scheme):
     )
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("width", [pytest.param(320, marks=pytest.mark.slow), 390, 1280])
 def test_no_sideways_scrolling(browser, document, width):
     seen = Seen(browser, document, viewport={"width": width, "height": 800})
@@ -265,6 +267,7 @@ def test_what_is_on_the_page_at_1280_is_there_at_390(browser, report):
         assert box["x"] + box["width"] <= 390
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_axe_has_no_serious_finding(browser, document, width, scheme):
     if "CI" not in os.environ:

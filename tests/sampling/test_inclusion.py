@@ -108,6 +108,7 @@ def test_systematic_draws_are_those_of_every_u(probability):
     agree(map(tuple, np.asarray(clients).tolist()), on_a_line(probability))
 
 
+@pytest.mark.no_cover
 @settings(max_examples=60)
 @given(keys, arrays(WEIGHTS | st.just(0.0)), st.sampled_from([1, 3, 12]))
 def test_systematic_draws_are_distinct_and_as_many_as_the_probabilities_sum_to(key, weight, m):
@@ -154,6 +155,7 @@ def test_each_stratified_draw_is_from_its_own_stratum(key, weight, m):
         assert in_stratum(weight, m, drawn).all()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["whole", "lognormal"])
 def test_stratified_draws_of_many_clients_have_the_probabilities_of_their_strata(kind):
     """More clients than are sorted: found digit by digit, and then among their equals."""

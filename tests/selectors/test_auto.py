@@ -21,6 +21,7 @@ def preferred(size, losses, m, power=1.0, lowest=0.0):
     return share, optimal(share * relative**power, m)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("m", [1, 2, 3])
 @pytest.mark.parametrize("losses", [(1.0, 2.0, 0.5, 3.0, 0.1), (-0.9, -0.2, -0.5, -0.1, -0.4)], ids=str)
 def test_who_is_selected_and_with_what_weight(m, losses):
@@ -47,6 +48,7 @@ def at_m(selector, K):
     return selector.init(K)._replace(d=jnp.int32(selector.m))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("selector", [Auto(2), Auto(2, currency="bytes")], ids=["d = m", "bytes"])
 def test_with_d_equal_m_nobody_is_polled_and_nobody_is_preferred(selector):
     state = at_m(selector, 5)

@@ -96,6 +96,7 @@ FEDERATIONS = {
 SEEN = {"all": (1, 1, 1, 1, 1), "one never": (1, 0, 1, 1, 1)}
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("seen", SEEN.values(), ids=SEEN)
 @pytest.mark.parametrize("size", FEDERATIONS.values(), ids=FEDERATIONS)
 @pytest.mark.parametrize("m", [2, 3])
@@ -145,6 +146,7 @@ def test_alike_clients_share_a_seat():
     assert (np.sort(kind[chosen], axis=1) == [0, 1, 2]).all()
 
 
+@pytest.mark.no_cover
 def test_many_clients_are_clustered_in_groups():
     rng = np.random.default_rng(0)
     kind = np.arange(3000) % 4

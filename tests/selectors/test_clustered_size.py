@@ -58,6 +58,7 @@ def test_variance_is_never_above_rand_s_on_a_thousand_federations():
     assert np.mean(gain) > 0.2
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("sizes", ["whole", "lognormal"])
 def test_a_million_clients_are_in_exact_order(sizes):
     """Each seat's client holds a part of the seat's own stretch of the sizes in descending order, summed in float64."""

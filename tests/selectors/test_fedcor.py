@@ -61,6 +61,7 @@ def dense_loss(X, change, weight, noise):
     return -(weight * jax.vmap(log)(change.T)).sum()
 
 
+@pytest.mark.no_cover
 def test_gradient_is_that_of_the_dense_likelihood():
     rng = np.random.default_rng(1)
     for noise in (0.05, 0.3, 1.0):

@@ -55,6 +55,7 @@ def seats_of(selector, clients, seed=0):
 seconds = st.integers(0, 400).map(lambda n: n / 8)
 
 
+@pytest.mark.no_cover
 @settings(max_examples=150)
 @given(st.data(), st.integers(1, 10), st.floats(0.5, 300, width=32))
 def test_the_order_is_that_of_algorithm_3(data, number, deadline):

@@ -110,6 +110,7 @@ BY_THE_AUTHORS = {
 }  # fmt: skip
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", BY_THE_AUTHORS)
 def test_the_draws_are_those_of_the_authors_code(name):
     options, inputs, (exploit, e, explore) = BY_THE_AUTHORS[name]

@@ -13,6 +13,7 @@ from fedpick import OptimalSampling, check_selector
 NORMS = {"unlike": (1.0, 0.2, 3.0, 0.7, 2.0), "one of all": (0.1, 0.1, 0.1, 50.0, 0.1), "alike": (2.0,) * 5}
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("size", [(1, 2, 3, 4), (1, 2, 3, 4, 5), (40, 3, 3, 1, 7)], ids=str)
 @pytest.mark.parametrize("norms", NORMS.values(), ids=NORMS)
 @pytest.mark.parametrize("m", [1, 2, 3])

@@ -48,6 +48,7 @@ CASES = [
 ]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("m", [1, 3])
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
 def test_every_set_of_seats_has_its_probability(case, m):

@@ -104,6 +104,7 @@ FACTS = [
 LOSSES = [{}, {0: 2.0, 1: 0.5, 2: 1.0, 3: 0.1}, {1: 0.5, 3: 3.0, 4: 0.5}]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("facts", "m"),
     [

@@ -24,6 +24,7 @@ def play(monkeypatch):
     return functools.partial(simulate, Quadratic(K=4, v=2), QuadraticModel(), Rand(2), Local(1, 1, 1e-3), **options)
 
 
+@pytest.mark.no_cover
 def test_a_foreign_truncated_or_senseless_file_is_refused_and_left_alone(play, tmp_path):
     path = tmp_path / "run.npz"
     play(checkpoint=path)
@@ -40,6 +41,7 @@ def test_a_foreign_truncated_or_senseless_file_is_refused_and_left_alone(play, t
         play(checkpoint=path)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "change",
     ["closure", *(pytest.param(n, marks=pytest.mark.slow) for n in ("optimizer", "prepare", "hidden", "dropout"))],
@@ -102,6 +104,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(play, tmp_path, monkeypatc
     np.testing.assert_array_equal(resumed.metrics["loss"], whole.metrics["loss"])
 
 
+@pytest.mark.no_cover
 def test_a_checkpoint_is_found_by_another_process(tmp_path, monkeypatch):
     """The owner's name is made of settings and data, not of addresses in memory."""
     code = (

@@ -214,6 +214,7 @@ def test_a_model_that_does_not_fit_gets_one_sentence():
         assert sentence in str(caught.value)
 
 
+@pytest.mark.no_cover
 def test_sums_over_a_large_client_stay_exact():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(100_003, 4))
@@ -259,6 +260,7 @@ def test_fewer_available_than_d_is_said():
         )
 
 
+@pytest.mark.no_cover
 @settings(max_examples=20)
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 1000))
 def test_a_batch_holds_different_samples_of_the_client(count, b, seed):
@@ -276,6 +278,7 @@ def test_every_subset_of_samples_is_equally_likely():
     assert np.abs(counts - 5000).max() < 5 * np.sqrt(50_000 * 0.1 * 0.9)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("count", "b"), [(1, 1), (5, 3), (5, 5), (64, 64), (70, 64), (10_000, 64), (9, 1)])
 def test_both_ways_to_draw_distinct_places_are_the_same_draw(count, b):
     number = min(count, b)
@@ -296,6 +299,7 @@ def test_epochs_go_through_all_samples_before_any_comes_again():
     assert int(Local(tau=4, b=4, eta=0.1, batches="epochs").samples(jnp.int32(10))) == 14
 
 
+@pytest.mark.no_cover
 def test_a_poll_is_the_mean_loss_of_those_asked_and_nan_for_the_others():
     federation = Synthetic(1, 1, K=6, seed=3).federation()
     model = Logistic().build(federation)

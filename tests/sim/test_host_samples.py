@@ -21,6 +21,7 @@ def same(one, other):
         np.testing.assert_array_equal(values, other.metrics[name], err_msg=name)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("loss", ["full", "batch"])
 def test_what_is_fetched_gives_the_same_results(loss):
     selector = PowerOfChoice(m=2, d=5, loss=loss)
@@ -41,6 +42,7 @@ def test_runs_with_a_partition_each_share_what_is_on_the_host(monkeypatch):
     same(*(simulate(each, Logistic(), Rand(m=2), LOCAL, **options) for each in (one, other)))
 
 
+@pytest.mark.no_cover
 def test_a_file_is_mapped_and_only_its_rows_are_read(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, X)

@@ -66,6 +66,7 @@ def played(federation, selector, rounds=2, **options):
 EVERYTHING = frozenset({"polled", "duration", "norm", "square_loss", "sketch", "head"})
 
 
+@pytest.mark.no_cover
 def test_every_field_is_what_numpy_makes_of_the_seats_trained_alone(federation):
     own, before, after, record = played(federation, Diary(needs=EVERYTHING, poll="full"), devices=Devices(speed=50.0))
     told, key = after.selector[1], round_keys(5, 1).train

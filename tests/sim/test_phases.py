@@ -22,6 +22,7 @@ def play(selector, model, **options):
 KINDS = ("rand", "cpow-d", "afl", "ocs", "clustered-similarity", "oort")
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore:simulate. b=", "ignore:simulate. fewer clients")
 @pytest.mark.parametrize(
     "name", [name if name in KINDS[1:3] else pytest.param(name, marks=pytest.mark.slow) for name in EVERY]
@@ -46,6 +47,7 @@ def test_phases_give_the_numbers_of_a_chunk(name, monkeypatch):
         jax.tree.map(np.testing.assert_array_equal, mine, theirs)
 
 
+@pytest.mark.no_cover
 def test_strategies_share_the_training_and_the_evaluation():
     names = ("rand", "pow-d", "cpow-d", "afl")
     with compilations() as programs:

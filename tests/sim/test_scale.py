@@ -50,6 +50,7 @@ def test_shares_are_even_and_complete():
         assert max(map(len, shares)) - min(map(len, shares)) <= (1 if number % parts else 0)
 
 
+@pytest.mark.no_cover
 def test_a_run_does_the_same_alone_and_among_others(federation):
     together = play(federation)
     for run, what in enumerate(together.runs[:6:2]):
@@ -66,6 +67,7 @@ def test_a_run_does_the_same_alone_and_among_others(federation):
         np.testing.assert_array_equal(alone.metrics["loss"][0], together.metrics["loss"][2 * run])
 
 
+@pytest.mark.no_cover
 def test_a_batch_of_runs_as_on_a_gpu_is_the_same_runs(federation, monkeypatch):
     one_by_one = play(federation)
     monkeypatch.setattr(batching, "ON_CPU", 8)
@@ -118,6 +120,7 @@ def test_an_evaluation_beside_the_rounds_is_the_same_evaluation(federation, monk
     )
 
 
+@pytest.mark.no_cover
 def test_steps_compiled_at_a_stretch_are_the_same_steps(federation):
     model, settings = Logistic().build(federation), Local(tau=7, b=4, eta=0.05)
     train = functools.partial(local.train, federation, model, settings, params=model.init(jax.random.key(0)))
@@ -224,6 +227,7 @@ def test_more_hosts_than_runs_is_one_sentence(monkeypatch, federation, number):
         simulate(federation, Logistic(), PowerOfChoice(2, 2), Local(1, 1, 0.1), rounds=1, seeds=number)
 
 
+@pytest.mark.no_cover
 def test_compiled_programs_are_kept_on_disk_and_found_by_the_next_invocation(kept_programs, one_device):
     folder, first = Path(kept_programs["FEDPICK_CACHE"]) / "programs", one_device
     kept = {file.name: file.stat().st_mtime_ns for file in folder.glob("jit_choices*-cache")}

@@ -152,6 +152,7 @@ def test_only_adapters_and_the_last_layer_travel():
         np.testing.assert_array_equal(array, base[name])
 
 
+@pytest.mark.no_cover
 def test_the_base_is_an_argument_of_the_program_and_no_constant_of_it():
     spec = Transformer(64, 1, 2, vocabulary=32)
     federation = texts()

@@ -90,6 +90,7 @@ def leaves(params):
     return [params["w"], params["b"]] if isinstance(params, dict) else [params]
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore:simulate. b=", "ignore:simulate. fewer clients")
 @pytest.mark.parametrize(
     ("problem", "selector"),
@@ -165,6 +166,7 @@ def test_several_fields_are_swept_hand_in_hand():
     assert result.metrics["loss"][0, -1] < result.metrics["loss"][0, 0]
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore:simulate. b=")
 @pytest.mark.parametrize(
     ("problem", "selector"),
@@ -236,6 +238,7 @@ def test_the_short_list_has_every_objective_and_availability():
     assert {world for _, _, world in SHORT} == set(WORLDS)
 
 
+@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore:simulate. b=", "ignore:simulate. fewer clients")
 @pytest.mark.parametrize(
     ("name", "objective", "world"),

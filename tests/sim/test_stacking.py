@@ -53,6 +53,7 @@ CASES = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "case", ["a partition for each", *(pytest.param(case, marks=pytest.mark.slow) for case in list(CASES)[1:])]
 )
@@ -108,6 +109,7 @@ def test_without_compilation_too() -> None:
     np.testing.assert_allclose(plain.metrics["client_loss"], fast.metrics["client_loss"], rtol=1e-5)
 
 
+@pytest.mark.no_cover
 def test_partitions_share_the_samples_and_others_lie_behind_one_another() -> None:
     shared = federations_of(CASES["a partition for each"])
     assert shared.x.shape == (180, 4)

@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 
+import pytest
+
 from fedpick.storage import RunStore
 
 HOLD = """
@@ -17,6 +19,7 @@ with RunStore(sys.argv[1]).lease("piece") as mine:
 """
 
 
+@pytest.mark.no_cover
 def test_a_lease_is_given_once_and_freed_when_its_process_is_killed(tmp_path):
     store = RunStore(tmp_path)
     with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:

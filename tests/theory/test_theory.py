@@ -356,6 +356,7 @@ CASES = [
 ]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("number", [2, pytest.param(50, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", [random_quadratic, pytest.param(random_logistic, marks=pytest.mark.slow)])
 def test_every_bound_holds_at_every_round_of_so_many_problems(make, number, record_property):
@@ -444,6 +445,7 @@ def test_the_fixed_bound_solves_the_recursion_of_its_proof():
         delta = (1 - eta * c.mu * B) * delta + eta**2 * C + eta * 2 * c.gamma * (c.rho_tilde - c.rho_bar)
 
 
+@pytest.mark.no_cover
 def test_the_trace_of_a_simulation_is_its_running_skew():
     federation = Synthetic(1, 1, K=10, seed=0).federation()
     local = Local(tau=10, b=20, eta=0.05)
