@@ -13,7 +13,7 @@ from support.rounds import ALIKE, EVERY, compilations, every, loop, one_round, s
 
 import fedpick
 
-pytestmark = pytest.mark.no_cover  # other tests cover all of this, and measuring takes a quarter of the time
+pytestmark = pytest.mark.no_cover
 GOLDEN = Path(__file__).parent / "support" / "golden_picks.json"
 
 

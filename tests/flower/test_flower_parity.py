@@ -12,7 +12,7 @@ from fedpick import init_key, strategy
 from fedpick.flower import Selecting
 from fedpick.sim import Local, Logistic, Synthetic, simulate
 
-pytestmark = pytest.mark.no_cover  # other tests cover all of this, and measuring takes a quarter of the time
+pytestmark = pytest.mark.no_cover
 SEED, ROUNDS = 3, 20
 SELECTORS = every()
 # One for each kind of poll, of need and of memory in make test; all in make test-all.

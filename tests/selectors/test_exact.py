@@ -11,7 +11,7 @@ import pytest
 
 from fedpick import AFL, Clients, Ledger, PowerOfChoice, Rand, Uniform, pick, round_keys
 
-pytestmark = pytest.mark.no_cover  # other tests cover all of this, and measuring takes a quarter of the time
+pytestmark = pytest.mark.no_cover
 DRAWS = 100_000
 FEDERATIONS = [(1, 2, 3, 4, 5), (40, 3, 3, 1, 7), (5, 1, 0, 9, 2)]
 FOUR = [(1, 2, 3, 4), (5, 1, 0, 9)]  # other shapes, and so programs: in make test-all
