@@ -855,6 +855,17 @@ def test_auto_is_not_advised_by_a_factor_that_is_no_bound():
     assert often.endswith(" Use auto, which needs no d: it gets there with 9 of 10 seeds.")
 
 
+def test_who_surely_wins_does_so_where_another_is_faster_by_chance():
+    rand = [60, 62, 61, 60]
+    found = compared(rand=rand, lucky=[5, 70, 8, 90], steady=[40, 41, 40, 39])
+    assert found.speed_up("lucky").mean > found.speed_up("steady").mean
+    assert found.answer.startswith("steady wins: it is 1.52 times as fast as rand")
+    assert "lucky may be just as fast" in found.answer
+    assert leader_of(found) == winner_of(found) == "steady"
+    often = learning(rand=NEVER * 10, lucky=[5] * 5 + NEVER * 5, steady=[90] * 9 + NEVER)
+    assert often.answer.startswith("steady wins: it reaches loss 0.5 in 100 rounds with 9 of 10 seeds")
+
+
 def test_who_gets_there_with_surely_more_seeds_wins():
     found = learning(rand=NEVER * 10, fast=[50] * 9 + NEVER, slow=[60] * 8 + NEVER * 2)
     assert found.answer == (

@@ -14,7 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, named_app, only, plain_app, raising, saying, silent, zeros
 
-from fedpick import PowerOfChoice, Rand, Uniform, pytree, static
+from fedpick import PowerOfChoice, Rand, Uniform, pytree, static, strategy
 from fedpick.flower import OutageError, Selecting, SelectingMixin
 from fedpick.flower.options import Options
 
@@ -61,6 +61,29 @@ def test_silence_errors_and_lists_are_no_answer(fault):
     _, rows = play(selecting(), grid)
     assert 3 not in grid.sent(TRAIN)
     assert all(row.returned == 2 for row in rows)
+
+
+@pytest.mark.parametrize("loss", [math.nan, -5.0])
+def test_a_training_loss_that_is_none_does_not_take_the_seats_for_ever(loss, caplog):
+    def trained(message, answer):
+        reply = answer()
+        reply.content["metrics"]["train_loss"] = loss
+        return reply
+
+    def play_with(selector):
+        grid = FakeGrid(plain_app(), range(6))
+        grid.faults = {k: only(TRAIN, trained) for k in (1, 3)}
+        _, rows = play(selecting(selector, quarantine=4), grid, rounds=12)
+        return [set(row.clients) for row in rows]
+
+    picks = play_with(strategy("rpow-d", m=2, d=6))
+    assert {1, 3} <= set.union(*picks)
+    assert sum(bool({1, 3} & pick) for pick in picks) <= 6  # 9 or more, where they keep the rank of the unknown
+    assert len(set.union(*picks[6:]) - {1, 3}) >= 2
+    assert "no valid loss from partition-id=3" in caplog.text
+    caplog.clear()
+    play_with(Rand(2))  # does not learn from it
+    assert "no valid loss" not in caplog.text
 
 
 def test_a_loss_beyond_the_known_range_is_a_lie():

@@ -211,6 +211,41 @@ def test_numbers_as_people_write_them(polars, tmp_path, monkeypatch):
         Arrays(str(missing)).federation()
 
 
+IDS = 1_600_000_000_000_000_000 + 37 * np.arange(6)  # which differ beyond what a float holds
+
+
+def test_a_csv_file_is_the_same_with_and_without_polars(tmp_path, monkeypatch):
+    flags = ["True", "false", "TRUE"] * 4
+    cells = zip(flags, ["0.5", "1e3", "", "-2"] * 3, np.repeat(IDS, 2), ["a", "b"] * 6, range(12), strict=True)
+    lines = ["flag,number,user_id,label,long", *(f"{a},{b},{c},{d},{10**19 + e}" for a, b, c, d, e in cells), "", ""]
+    path = tmp_path / "ids.csv"
+    path.write_text("\n".join(lines))
+    read = {}
+    for spec in (files.importlib.util.find_spec, lambda name: None):
+        monkeypatch.setattr(files.importlib.util, "find_spec", spec)
+        columns = read[spec] = files.read_table(str(path)).columns
+        assert [columns[name].dtype.kind for name in columns] == ["b", "f", "i", "U", "U"]
+        assert columns["user_id"].tolist() == np.repeat(IDS, 2).tolist()
+        assert columns["flag"].tolist() == [True, False, True] * 4
+        path.with_name("twice.csv").write_text("f1,f1,label,client\n1,2,0,0\n")
+        with pytest.raises(ValueError, match=r"must have a name for each column, got 'f1' twice"):
+            files.read_table(str(path.with_name("twice.csv")))
+        (tmp_path / "gap.csv").write_text("a,label,client\n1,0,0\n\n2,1,1\n")
+        with pytest.raises(ValueError, match="line 3"):
+            Arrays(str(tmp_path / "gap.csv")).federation()
+    one, other = read.values()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_long_ids_stay_apart():
+    x, y, ids = np.ones((12, 2)), [0, 1] * 6, np.repeat(IDS, 2)
+    for client in (ids, ids.tolist(), ids.astype(object)):
+        assert Federation.from_arrays(x, y, client).names.clients == tuple(map(str, IDS))
+    with pytest.raises(ValueError, match=r"client must be integers or words where they are this large, got 1.6e"):
+        Federation.from_arrays(x, y, ids.astype(float))
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("missing", [None, float("nan")])
 @pytest.mark.parametrize("column", ["label", "site"])

@@ -1,7 +1,7 @@
 """What clients report of their training: whether all is there from which the strategy learns."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -48,9 +48,28 @@ class ReportCheck:
 
         if "square_loss" in needs(self.selector) and lacks(self.options.square_loss):
             return self.options.square_loss
-        if self.selector.poll != "none" or not lacks(self.options.train_loss):  # polls say it better
-            return ""
+        unheard = lacks(self.options.train_loss) and self._learns(memory, selection, report)
+        return self.options.train_loss if unheard else ""
+
+    def without_loss(
+        self, memory: Any, selection: Selection, report: Report, updates: Mapping[int, Message]
+    ) -> list[int]:
+        """The seats that report a training loss which is none, such as NaN, where the strategy learns from it.
+
+        It would remember of such a client that it has never trained, and rpow-d and UCB-CS would always choose it.
+        """
+        name, losses = self.options.train_loss, np.asarray(report.loss)
+        wrong = [
+            i
+            for i, reply in updates.items()
+            if np.isnan(losses[i]) and any(name in record for record in reply.content.metric_records.values())
+        ]
+        return wrong if wrong and self._learns(memory, selection, report) else []
+
+    def _learns(self, memory: Any, selection: Selection, report: Report) -> bool:
+        """Whether the strategy would remember something else if all training losses were known; polls say it better."""
+        if self.selector.poll != "none":
+            return False
         told = report._replace(loss=jnp.where(selection.weights > 0, jnp.float32(1), report.loss))
         found = (jax.tree.leaves(self.selector.observe(memory, selection, each)) for each in (told, report))
-        alike = (np.array_equal(one, other, equal_nan=True) for one, other in zip(*found, strict=True))
-        return "" if all(alike) else self.options.train_loss
+        return not all(np.array_equal(one, other, equal_nan=True) for one, other in zip(*found, strict=True))

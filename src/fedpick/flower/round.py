@@ -142,9 +142,7 @@ class Adapter:
         model = current.model
         updates = self._valid_updates(server_round, current, replies)
         norms = current.norms(updates, self.options.norm_bound, state.clients.identities)
-        report = current.report(
-            self.selector, self.options, updates=updates, seconds=self.seconds, table=self.state.clients
-        )
+        report = current.report(self.selector, self.options, updates=updates, seconds=self.seconds, table=state.clients)
         weights = rescale(np.asarray(selection.weights), list(updates))
         arrays, metrics = None, None
         if updates:
@@ -161,20 +159,22 @@ class Adapter:
         state.arrays = state.arrays if arrays is None else arrays
         if self.recovery.rolled_back:
             arrays, self.recovery.rolled_back = state.arrays, False
+        wrong = self.check_reports.without_loss(state.memory, selection, report, updates)
+        for client in (current.choice.seats[i] for i in wrong):
+            LOG.warning("fedpick round %d: no valid loss from %s", server_round, state.clients.identities[client])
+            state.clients.quarantine(client, state.rounds, self.options.quarantine, training=True)
         said = self.check_reports(state.memory, selection, report, list(updates.values()))
         before, state.memory = state.memory, observe(self.selector, state.memory, selection, report)
-        samples, limit = state.clients.sizes()[list(current.choice.asked)], math.inf
-        if self.selector.poll == "batch" and self.options.batch is not None:
-            limit = self.options.batch
+        samples, batch = state.clients.sizes()[list(current.choice.asked)], self.options.batch
+        limit = batch if self.selector.poll == "batch" and batch is not None else math.inf
         row = current.row(list(updates), weights, np.asarray(report.loss), float(np.minimum(samples, limit).sum()))
         state.history.rows.append(row)
         self.recovery.note_updates(len(updates))
-        why = state.history.note_decisions(self.selector, before, state.memory, said)
-        if why is not None:
+        if (why := state.history.note_decisions(self.selector, before, state.memory, said)) is not None:
             LOG.info("fedpick round %d: %s", server_round, why)
         self.save()
-        returned = f"{row.returned} of {row.trained} returned"
-        LOG.info("fedpick round %d: %s; train loss %.4g; %.1f s", server_round, returned, row.train_loss, row.seconds)
+        done = f"{row.returned} of {row.trained} returned; train loss {row.train_loss:.4g}; {row.seconds:.1f} s"
+        LOG.info("fedpick round %d: %s", server_round, done)
         return arrays, metrics
 
     def configure_evaluate(

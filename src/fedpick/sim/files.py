@@ -4,7 +4,7 @@ import contextlib
 import csv
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,44 +119,55 @@ def _csv(file: Path) -> dict[str, Numbers]:
     with file.open(encoding="utf-8-sig", newline="") as lines:
         head = lines.readline()
     mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
-    if importlib.util.find_spec("polars") is not None:  # ten times faster
-        try:
-            frame = _opened("read_csv", file, separator=mark, infer_schema_length=None)
-        except ValueError:
-            with contextlib.suppress(UnicodeDecodeError, csv.Error):
-                return _plain_csv(file, mark)  # which names the line
-            raise
-        while len(frame) and not any(value is not None for value in frame.row(-1)):  # empty lines at the end
-            frame = frame[:-1]
-        columns = of_frame(frame)
-        return {name: _parsed(one, mark) if one.dtype.kind == "U" else one for name, one in columns.items()}
-    return _plain_csv(file, mark)
-
-
-def _plain_csv(file: Path, mark: str) -> dict[str, Numbers]:
-    """A CSV file with Python's own reader."""
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.reader(lines, delimiter=mark)
-        names = next(reader, [])
-        rows = [row for row in reader if row]
-    for place, row in enumerate(rows):
-        if len(row) != len(names):
-            rule = f"must have {len(names)} cells in every line"
-            raise ValueError(f"Arrays: {str(file)!r} {rule}, got {len(row)} in line {place + 2}")
-    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    names = next(csv.reader([head], delimiter=mark), [])
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"Arrays: {str(file)!r} must have a name for each column, got {twice!r} twice")
+    columns = _split(file, mark, names)
     return {name: _parsed(cells, mark) for name, cells in zip(names, columns, strict=True)}
 
 
+def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
+    """The cells of a CSV file as texts, by column; polars is faster, and what they mean is decided in one place."""
+    if importlib.util.find_spec("polars") is not None:
+        with contextlib.suppress(ValueError):  # Python's own reader names the line
+            frame = _opened("read_csv", file, separator=mark, infer_schema_length=0)
+            while len(frame) and not any(value is not None for value in frame.row(-1)):  # empty lines at the end
+                frame = frame[:-1]
+            if frame.width == len(names):
+                return [column.fill_null("") for column in frame.get_columns()]
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        rows = list(csv.reader(lines, delimiter=mark))[1:]
+    while rows and not any(rows[-1]):
+        rows.pop()
+    for place, row in enumerate(rows):
+        if not row:  # an empty line is one of empty cells
+            rows[place] = [""] * len(names)
+        elif len(row) != len(names):
+            rule = f"must have {len(names)} cells in every line"
+            raise ValueError(f"Arrays: {str(file)!r} {rule}, got {len(row)} in line {place + 2}")
+    return list(zip(*rows, strict=True)) if rows else [()] * len(names)
+
+
 def _parsed(cells: Any, mark: str) -> Numbers:
-    """Cells of a CSV file as numbers, where all are; where semicolons part them a comma may stand for the point."""
+    """Cells of a CSV file as numbers, or true and false, where all are so; between semicolons a comma is a point."""
     texts = np.array(cells, str)
     points = np.char.replace(texts, ",", ".") if mark == ";" else texts
     try:
         numbers = np.where(texts == "", "nan", points).astype(float)
     except ValueError:
+        flags = np.char.lower(texts)
+        return flags == "true" if np.isin(flags, ("true", "false")).all() else texts
+    if not np.isfinite(numbers).all() or not (numbers == np.floor(numbers)).all():
+        return numbers
+    if np.abs(numbers).max(initial=0) < 2**53:
+        return numbers.astype(np.int64)
+    try:  # all digits count, as in the ids of users
+        return np.array([int(text) for text in points.tolist()], np.int64)
+    except ValueError:  # such as 1e20
+        return numbers
+    except OverflowError:
         return texts
-    whole = np.isfinite(numbers).all() and (numbers == np.floor(numbers)).all()
-    return numbers.astype(np.int64) if whole and np.abs(numbers).max(initial=0) < 2**53 else numbers
 
 
 def _ipc(file: Path) -> dict[str, Numbers]:

@@ -1,5 +1,6 @@
 """Arrays with a row per sample: what they must be, and the numbers of clients and labels that have names."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,11 @@ def plain(values: Any) -> Numbers:
     if array.dtype.kind not in "OT":
         return array
     missing = np.array([value is None or value != value for value in array.ravel()]).reshape(array.shape)
-    if not missing.all() and all(isinstance(v, int | float | np.number) for v in array[~missing].ravel()):
+    kept = array[~missing].ravel()
+    if kept.size == array.size and all(isinstance(v, int | np.integer) for v in kept):
+        with contextlib.suppress(OverflowError):
+            return array.astype(np.int64)  # all digits count, as in the ids of users
+    if kept.size and all(isinstance(v, int | float | np.number) for v in kept):
         return np.where(missing, np.nan, array).astype(float)
     texts = np.where(missing, "", array).astype(str)
     return texts if array.size else array.astype(float)
@@ -115,6 +120,7 @@ def number(values: Numbers, what: str) -> tuple[Numbers, tuple[str, ...]]:
     if values.dtype.kind == "f":
         _check_rows(np.isfinite(values), f"{what} must be known for every sample", "none")
         _check_rows(values == np.floor(values), f"{what} must be whole numbers or words", values)
+        _check_rows(np.abs(values) < 2**53, f"{what} must be integers or words where they are this large", values)
         values = values.astype(np.int64)
     elif values.dtype.kind in "US":
         _check_rows(np.char.str_len(values) > 0, f"{what} must be known for every sample", "none")
