@@ -1,6 +1,8 @@
 """``fedpick run``, and its bar."""
 
 import csv
+import sys
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -139,6 +141,16 @@ def test_wrong_uses_are_one_sentence(arguments, sentence, toml, tmp_path, monkey
     assert not list((tmp_path / "runs").glob("under-way/*"))
     with pytest.raises((ValueError, OSError)):
         CliRunner().invoke(app, ["run", str(toml), "-o", "r", "-q", "--debug", *arguments], catch_exceptions=False)
+
+
+def test_a_machine_without_slurm_is_told_so(toml, tmp_path, monkeypatch):
+    def none(**options):
+        raise RuntimeError("Could not detect srun\nsee the log")
+
+    monkeypatch.setitem(sys.modules, "submitit", SimpleNamespace(AutoExecutor=none))
+    answer = command(toml, "-o", tmp_path / "runs", "-q", "--slurm", "partition=x")
+    assert answer.exit_code == 1
+    assert answer.output.endswith("run: slurm must be at hand to submit to, got an error: Could not detect srun\n")
 
 
 def test_ctrl_c_says_what_is_kept(toml, tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from fedpick.cli import app
 from fedpick.cli.compare import metrics_asked
 from fedpick.compare import Choices, Comparison, columns_of, make_experiments
 from fedpick.experiment import Experiment, Metrics, from_plain, missing, run
+from fedpick.registry import ROLES
 from fedpick.results import concatenate
 from fedpick.storage import RunStore
 
@@ -127,7 +128,10 @@ def test_a_table_has_a_column_for_each(tmp_path):
 
 WRONG = {
     "no test set": (["few.npz", "--metrics", "f1"], "metrics (test_f1) need a test set; few.npz has none"),
-    "unknown": (["mine.npz", "--metrics", "f2"], "metrics must be among f1, auc, calibration, or my.module:metric"),
+    "unknown": (
+        ["mine.npz", "--metrics", "f2"],
+        f"metrics must be among {', '.join(ROLES['Metric'])}, or my.module:metric",
+    ),
     "not measured": (["mine.npz", "--metric", "test_f2"], "metric must be one of"),
     "shape": (["mine.npz", "--metrics", "support.metrics:wide"], "metric test_wide must give one number"),
     "no direction": (

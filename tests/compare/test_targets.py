@@ -176,6 +176,12 @@ def test_where_a_shorter_run_is_not_at_the_target_all_count_in_its_rounds():
     assert there.speed_up("fast").mean == pytest.approx(2)
 
 
+def test_a_median_between_two_rounds_is_shown_as_such():
+    found = Comparison(("rand", "fast"), (made_up([60, 63]), made_up([30, 31])), value=0.5)
+    assert [column.text(found.summaries[0]) for column in COLUMNS[1:2]] == ["61.5 [60, 63]"]
+    assert "a median of 30.5 rounds against 61.5" in found.answer
+
+
 def test_the_table_has_the_metric_of_the_target():
     results = (made_up([60, 70]), made_up([30, 33]))
     for metric, title in (("mean_loss", "mean\nloss"), ("loss", None), ("worst_loss", None)):

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from typing import ClassVar
 
 import jax
@@ -416,6 +417,12 @@ def test_targets_confidence_and_early_stop():
         assert whole.metrics["loss"][run, first] <= target
         assert (whole.metrics["loss"][run, :first] > target).all()
     assert np.isinf(whole.rounds_to("loss", -1.0)).all()
+    for wrong, words in (
+        (math.nan, "value must be a number to reach, got nan"),
+        ("x", "value must be a number, got 'x'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            whole.rounds_to("loss", wrong)
     np.testing.assert_allclose(
         whole.seconds_to("loss", target),
         [whole.records["seconds"][r, : int(n)].sum() for r, n in enumerate(rounds)],

@@ -1,5 +1,6 @@
 """``fedpick federate``: a real federation on this machine, with a process for the server and one for each client."""
 
+import math
 import re
 import tempfile
 import time
@@ -56,6 +57,8 @@ def federate(
         candidates = d if d is not None else min(2 * seats, clients)
         if not seats <= candidates <= clients:
             raise ValueError(f"federate: -d must be at least m={seats} and at most K={clients}, got {candidates}")
+        if not math.isfinite(timeout):
+            raise ValueError(f"federate: timeout must be a finite number, got {timeout}")
         settings = {
             "clients": clients,
             "rounds": rounds,

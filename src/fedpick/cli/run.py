@@ -21,7 +21,7 @@ from fedpick.cli._common import (
     open_store,
 )
 from fedpick.cli._progress import ProgressBar, estimate
-from fedpick.text import shown
+from fedpick.text import brief, shown
 
 # Parameters of any cluster; the others get SLURM's prefix.
 SHARED = ("name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node")
@@ -132,7 +132,10 @@ def _submit(experiments: Any, output: Path, workers: int, parameters: str) -> No
     except ModuleNotFoundError:
         message = "run: needs submitit; install it with pip install 'fedpick[slurm]', or '.[slurm]' in a clone"
         raise ModuleNotFoundError(message) from None
-    executor = submitit.AutoExecutor(folder=output / "slurm", cluster=chosen.pop("cluster", "slurm"))
+    try:
+        executor = submitit.AutoExecutor(folder=output / "slurm", cluster=chosen.pop("cluster", "slurm"))
+    except RuntimeError as error:
+        raise ValueError(f"run: slurm must be at hand to submit to, got an error: {brief(error)}") from None
     executor.update_parameters(**{name if name in SHARED else f"slurm_{name}": chosen[name] for name in chosen})
     jobs = submit(experiments, output, executor, workers=workers)
     typer.echo(f"submitted {', '.join(str(job.job_id) for job in jobs)}", err=True)

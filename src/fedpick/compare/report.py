@@ -38,7 +38,7 @@ class Column(NamedTuple):
 
 
 def _rounds(one: StrategySummary) -> str:
-    middle, *ends = (f"{n:.0f}" if np.isfinite(n) else f"> {one.played}" for n in one.rounds)
+    middle, *ends = (f"{n:g}" if np.isfinite(n) else f"> {one.played}" for n in one.rounds)
     return f"{middle} [{', '.join(ends)}]" if one.seeds > 1 and {middle, *ends} != {f"> {one.played}"} else middle
 
 

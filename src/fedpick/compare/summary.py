@@ -27,7 +27,7 @@ class Currency(NamedTuple):
 
 
 CURRENCIES = {
-    "rounds": Currency("rounds", ".0f", "fast", "fastest"),
+    "rounds": Currency("rounds", "g", "fast", "fastest"),
     "bytes": Currency("MB", ".3g", "thrifty", "thriftiest"),
     "seconds": Currency("seconds", ".3g", "fast in seconds", "fastest in seconds"),
 }

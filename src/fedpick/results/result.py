@@ -10,7 +10,7 @@ import numpy as np
 from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, Payload, is_accuracy, traffic
 from fedpick.report import Chart, ChartRow, curve, picture, table, to_altair
 from fedpick.results.export import to_frame, write_csv, write_parquet
-from fedpick.validation import one_of
+from fedpick.validation import one_of, require
 
 SHOWN = ("loss", "test_accuracy")  # unless other metrics are named
 _HIGHER = {"True": True, "False": False, "None": None}
@@ -152,6 +152,7 @@ class Result:
         return np.where(first >= 0, clock[np.arange(len(first)), self.evaluated[first]], np.inf)
 
     def _first(self, metric: str, value: float) -> Numbers:
+        require("Result", "value", value, "a number to reach", lambda number: ~np.isnan(number), one=True)
         values = self.metric(metric)
         reached = values >= value if self.rises(metric) else values <= value
         return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
