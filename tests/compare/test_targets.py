@@ -191,6 +191,13 @@ def test_the_table_has_the_metric_of_the_target():
         )
 
 
+def test_a_strategy_that_does_not_learn_where_the_baseline_does_is_not_blamed_on_the_learning_rate():
+    rising = made_up([None, None])
+    rising.metrics["loss"][:] = np.linspace(1, 3, 101)
+    found = Comparison(("rand", "rising"), (made_up([60, 70]), rising), value=0.5).answer
+    assert found.endswith(" The loss of rising went from 1 to 3, where that of rand got better with the same settings.")
+
+
 def test_a_winner_that_ends_worse_is_called_so():
     rand, fast = made_up([60, 70, 65, 80], last=0.2), made_up([30, 33, 36, 38], last=0.4)
     fast.metrics["loss"][:, -1] += [0.01, 0.02, 0.0, 0.01]

@@ -56,11 +56,11 @@ def advice(compared: Compared, faults: dict[str, str]) -> str:
     words = ""
     for fault in dict.fromkeys(faults.values()):
         names = [name for name in faults if faults[name] == fault]
-        words += f" {_sentence(compared, fault, names)}"
+        words += f" {_sentence(compared, fault, names, base_learns=compared.baseline not in faults)}"
     return words
 
 
-def _sentence(compared: Compared, fault: str, names: list[str]) -> str:
+def _sentence(compared: Compared, fault: str, names: list[str], base_learns: bool) -> str:
     who = listed(names)
     if fault == "nobody was there":
         return f"No client was available in any round of {who}: look at the availability."
@@ -84,4 +84,6 @@ def _sentence(compared: Compared, fault: str, names: list[str]) -> str:
     began, ended = (f"{100 * n:.1f} %" if is_accuracy(metric) else f"{n:.3g}" for n in (values[0], values[-1]))
     went = f"went from {began} to {ended}" if len(names) == 1 else f"did not {'rise' if rises else 'fall'}"
     what = metric.replace("_", " ")
+    if base_learns:
+        return f"The {what} of {who} {went}, where that of {compared.baseline} got better with the same settings."
     return f"The {what} of {who} {went}: try another learning rate, or inputs on a scale of about 1."

@@ -111,11 +111,11 @@ class Adapter:
         if server_round <= self.skip:
             return []
         arrays = self.state.arrays if self.recovery.rolled_back else arrays
-        began, self.skip, self.state.arrays = time.monotonic(), 0, arrays
+        self.skip, self.state.arrays = 0, arrays
         queries = self._queries(server_round, grid)
         self.check_updates()
         self._roll_call(queries)
-        choice = choose(self.selector, queries)
+        began, choice = time.monotonic(), choose(self.selector, queries)  # waiting for clients is no part of a round
         if self.recovery.judge(self.state, server_round):
             arrays, choice = self.state.arrays, choose(self.selector, queries)
             self.recovery.judge(self.state, server_round)
