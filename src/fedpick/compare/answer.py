@@ -53,10 +53,10 @@ def _lengths(compared: Compared) -> str:
 def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str:
     base, goal = compared.baseline, compared.goal
     gains = {name: compared.speed_up(name, _each(others)) for name in others}
+    winners = [name for name in reached if _is_faster(compared, name, gains[name])]
+    winners = winners or [name for name in reached if _is_surer(compared, name, base, _each(others))]
     # Who gets there more often is first, however fast others are where they do.
-    sure_ones = [name for name in reached if _is_faster(compared, name, gains[name])]
-    sure_ones = sure_ones or [name for name in reached if _is_surer(compared, name, base, _each(others))]
-    best = max(sure_ones or reached, key=lambda name: (np.isfinite(compared.rounds_of(name)).mean(), gains[name].mean))
+    best = max(winners or reached, key=lambda name: (np.isfinite(compared.rounds_of(name)).mean(), gains[name].mean))
     gain, bound = gains[best], compared.bound(best)
     money = compared.currency
     size = f"it is {bound} {gain.mean:.2f} times as {money.adjective} as {base} to {goal}".replace("  ", " ")

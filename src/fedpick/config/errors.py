@@ -62,5 +62,5 @@ def _is_mistake(error: BaseException) -> TypeGuard[Exception]:
         return False
     frames = traceback.extract_tb(error.__traceback__)
     return bool(frames) and not any(
-        part in frames[-1].filename for part in ("cattrs", "fedpick/config", "fedpick/registry")
+        part in frames[-1].filename for part in ("cattrs", "fedpick/config/", "fedpick/registry.py")
     )
