@@ -86,6 +86,16 @@ def test_a_training_loss_that_is_none_does_not_take_the_seats_for_ever(loss, cap
     assert "no valid loss" not in caplog.text
 
 
+def test_clients_that_answer_with_errors_are_not_waited_for():
+    grid = FakeGrid(plain_app(), range(6))
+    grid.faults = {k: only(POLL, raising) for k in (4, 5)}  # as where an app has data for four
+    began = time.monotonic()
+    _, rows = play(selecting(clients=6, wait=60.0), grid, rounds=2)
+    assert time.monotonic() - began < 20
+    assert [row.returned for row in rows] == [2, 2]
+    assert not {4, 5} & set(grid.sent(TRAIN))
+
+
 def test_a_loss_beyond_the_known_range_is_a_lie():
     grid = FakeGrid(plain_app(), range(4))
     grid.faults[0] = only(POLL, saying(loss=1e9))

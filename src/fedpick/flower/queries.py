@@ -61,8 +61,9 @@ class Queries(NamedTuple):
                 self._check_faults({node: faults[node] for node in listed if node in faults}, len(listed), wanted)
             present = {table.node_of[client] for client in np.flatnonzero(table.available()).tolist()}
             here = len(present | answers.keys())
+            failed = len((listed & faults.keys()) - present - answers.keys())  # they answer with errors, and are here
             left = end - time.monotonic()
-            if here >= wanted or left <= 0:
+            if here >= wanted or (here and here + failed >= wanted) or left <= 0:
                 break
             if time.monotonic() - logged > 10:
                 logged = time.monotonic()
