@@ -86,6 +86,13 @@ def test_a_training_loss_that_is_none_does_not_take_the_seats_for_ever(loss, cap
     assert "no valid loss" not in caplog.text
 
 
+def test_waiting_for_clients_to_connect_is_no_part_of_the_first_round():
+    grid = FakeGrid(plain_app(), range(4))
+    began = time.monotonic()
+    _, rows = play(selecting(clients=5, wait=4.0), grid, rounds=2)  # the fifth does not come
+    assert time.monotonic() - began - sum(row.seconds for row in rows) >= 4
+
+
 def test_clients_that_answer_with_errors_are_not_waited_for():
     grid = FakeGrid(plain_app(), range(6))
     grid.faults = {k: only(POLL, raising) for k in (4, 5)}  # as where an app has data for four
