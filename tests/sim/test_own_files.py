@@ -246,6 +246,32 @@ def test_long_ids_stay_apart():
         Federation.from_arrays(x, y, ids.astype(float))
 
 
+@pytest.mark.parametrize("polars", [True, False])
+def test_zeros_in_front_belong_to_a_name(polars, tmp_path, monkeypatch):
+    if not polars:
+        monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
+    path = tmp_path / "ids.csv"
+    path.write_text("month,label,client\n01,02,007\n02,10,7\n12,02,007\n10,10,012\n")
+    federation = Arrays(str(path), test_share=0.0).federation()
+    assert (federation.names.clients, federation.names.labels) == (("007", "012", "7"), ("02", "10"))
+    assert federation.count.tolist() == [2, 1, 1]
+    assert sorted(federation.x.ravel().tolist()) == [1, 2, 10, 12]  # of inputs they mean nothing
+    path.write_text("a,label,client\n1,0,0\n2,1,10\n")
+    assert Arrays(str(path), test_share=0.0).federation().names.clients == ("0", "10")
+
+
+@pytest.mark.parametrize("kind", [".csv", ".json"])
+def test_a_text_that_is_not_in_utf_8_is_told(kind, tmp_path):
+    path = tmp_path / f"latin{kind}"
+    path.write_bytes(
+        '{"users": [], "user_data": {}}\n'.encode() * (kind == ".json") + "Höhe,label,client\n".encode("latin-1")
+    )
+    with pytest.raises(
+        ValueError, match=r"latin.* must be text in UTF-8, got the byte b'\\xf6'; save it again in UTF-8"
+    ):
+        files.read_table(str(path))
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("missing", [None, float("nan")])
 @pytest.mark.parametrize("column", ["label", "site"])

@@ -21,7 +21,8 @@ KINDS = (".npz", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".json")
 class Table(NamedTuple):
     """Columns by name, the same of a test set where the file has one, and what the labels of a column are called.
 
-    ``first`` is the number that a person counts the first row as, and ``unit`` what it is then called.
+    ``first`` is the number that a person counts the first row as, and ``unit`` what it is then called. ``written`` has
+    those columns of numbers that are names where they are of clients or labels: 007 is another one than 7.
     """
 
     columns: Mapping[str, Numbers]
@@ -29,6 +30,7 @@ class Table(NamedTuple):
     words: Mapping[str, tuple[str, ...]] = {}
     first: int = 0
     unit: str = "row"
+    written: Mapping[str, Numbers] = {}
 
 
 def is_table(path: str) -> bool:
@@ -65,11 +67,14 @@ def read_table(path: str) -> Table:
         if file.suffix == ".json":
             return _leaf([file], file)
         if file.suffix in (".csv", ".tsv"):
-            return Table(_csv(file), first=2, unit="line")
+            return _csv(file)
         if file.suffix == ".parquet":
             return Table(of_frame(_opened("read_parquet", file)))
         return Table(_ipc(file))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+    except UnicodeDecodeError as error:
+        found = f"the byte {error.object[error.start : error.start + 1]!r}"
+        raise ValueError(f"Arrays: {path!r} must be text in UTF-8, got {found}; save it again in UTF-8") from None
+    except (OSError, json.JSONDecodeError, csv.Error) as error:
         raise ValueError(f"Arrays: {path!r} must be a {file.suffix} file, got an error: {brief(error)}") from None
 
 
@@ -115,7 +120,7 @@ def _is_struct(array: Numbers) -> bool:
     return array.dtype == object and len(array) > 0 and isinstance(array[0], Mapping)
 
 
-def _csv(file: Path) -> dict[str, Numbers]:
+def _csv(file: Path) -> Table:
     with file.open(encoding="utf-8-sig", newline="") as lines:
         head = lines.readline()
     mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
@@ -123,8 +128,23 @@ def _csv(file: Path) -> dict[str, Numbers]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"Arrays: {str(file)!r} must have a name for each column, got {twice!r} twice")
-    columns = _split(file, mark, names)
-    return {name: _parsed(cells, mark) for name, cells in zip(names, columns, strict=True)}
+    columns, written = {}, {}
+    for name, cells in zip(names, _split(file, mark, names), strict=True):
+        texts = np.array(cells, str)
+        columns[name] = _parsed(texts, mark)
+        if columns[name].dtype == np.int64 and _padded(texts):
+            written[name] = texts
+    return Table(columns, first=2, unit="line", written=written)
+
+
+def _padded(texts: Numbers) -> bool:
+    """Whether some of the whole numbers in a column have zeros in front, as codes do.
+
+    >>> _padded(np.array(["007", "12"])), _padded(np.array(["0", "70"]))
+    (True, False)
+    """
+    signs = texts.view("U1").reshape(len(texts), texts.dtype.itemsize // 4)
+    return signs.shape[1] > 1 and bool(((signs[:, 0] == "0") & np.isin(signs[:, 1], list("0123456789"))).any())
 
 
 def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
@@ -149,9 +169,8 @@ def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
     return list(zip(*rows, strict=True)) if rows else [()] * len(names)
 
 
-def _parsed(cells: Any, mark: str) -> Numbers:
+def _parsed(texts: Numbers, mark: str) -> Numbers:
     """Cells of a CSV file as numbers, or true and false, where all are so; between semicolons a comma is a point."""
-    texts = np.array(cells, str)
     points = np.char.replace(texts, ",", ".") if mark == ";" else texts
     try:
         numbers = np.where(texts == "", "nan", points).astype(float)

@@ -56,7 +56,7 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
     """
     columns, partition = table.columns, how.partition
     roles = choose_columns(columns, x=how.x, y=how.y, client=how.client, owner=owner, partitioned=partition is not None)
-    x, y = stack_inputs(columns, roles.x, owner), columns[roles.y]
+    x, y = stack_inputs(columns, roles.x, owner), table.written.get(roles.y, columns[roles.y])
     for called, column in ((roles.x[0] if len(roles.x) == 1 else "x", x), (roles.y, y)):
         samples(f"{owner}: {called}", column)
     if not len(y) or len(x) != len(y):
@@ -70,7 +70,7 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
     if partition is not None and (how.client or "client" in columns):
         raise ValueError(f"{owner} has clients, so partition must be left out")
     test = None if table.test is None else _test(table.test, roles.x, roles.y, owner)
-    holders = None if partition is not None else columns[roles.client]
+    holders = None if partition is not None else table.written.get(roles.client, columns[roles.client])
     with _counted(table, owner):
         x = narrow("x", x)
         y, test_y, labels = _labels(y, None if test is None else test[1], roles.y, table.words.get(roles.y, ()))
