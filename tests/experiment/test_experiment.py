@@ -396,3 +396,19 @@ def test_whatever_a_file_imports_of_ones_own_counts(tmp_path, monkeypatch, text)
         _sum_of_files.cache_clear()
         sums.append(own_code({"metric": f"own_{name}:g"})[f"own_{name}:g"])
     assert sums[0] == sums[2] != sums[1]
+
+
+def test_a_file_that_a_field_of_ones_own_class_names_counts(tmp_path, monkeypatch):
+    name = f"reads_{abs(hash(str(tmp_path)))}"
+    (tmp_path / f"{name}.py").write_text("class Weighted:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    table = tmp_path / "table.csv"
+    inner = {"kind": f"{name}:Weighted", "m": 3, "table": str(table), "note": "no\0file", "long": "x" * 5000}
+    sums = []
+    for text in ("1,2", "1,2,3", "1,2"):
+        table.write_text(text)
+        sums.append(own_code({"selector": {"kind": "cooldown", "selector": inner}}))
+    assert sums[0] == sums[2] != sums[1]
+    assert set(sums[0]) == {f"{name}:Weighted", str(table)}
+    assert own_code({"selector": {"kind": "rand", "table": str(table)}}) == {}  # ours say themselves what they read

@@ -263,9 +263,7 @@ def test_zeros_in_front_belong_to_a_name(polars, tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", [".csv", ".json"])
 def test_a_text_that_is_not_in_utf_8_is_told(kind, tmp_path):
     path = tmp_path / f"latin{kind}"
-    path.write_bytes(
-        '{"users": [], "user_data": {}}\n'.encode() * (kind == ".json") + "Höhe,label,client\n".encode("latin-1")
-    )
+    path.write_bytes(b'{"users": [], "user_data": {}}\n' * (kind == ".json") + "Höhe,label,client\n".encode("latin-1"))
     with pytest.raises(
         ValueError, match=r"latin.* must be text in UTF-8, got the byte b'\\xf6'; save it again in UTF-8"
     ):

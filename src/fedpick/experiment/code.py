@@ -1,4 +1,4 @@
-"""Code of one's own that an experiment names by address, by the content of its files."""
+"""Code of one's own that an experiment names by address, and the files that it is given, by their content."""
 
 import ast
 import functools
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedpick import registry
+from fedpick.storage import file_sha256
 
 _ADDRESS = re.compile(r"[\w./-]+:[A-Za-z_][\w.]*")
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -22,13 +23,16 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def own_code(plain: Any) -> dict[str, str]:
     """The addresses in plain data that lead to code of one's own, and the SHA-256 sums of the files that have it.
 
-    Installed packages do not count; modules of one's own that such a file imports do.
+    Installed packages do not count; modules of one's own that such a file imports do, and so do the files that the
+    fields of such a class name.
 
     >>> own_code({"server": {"optimizer": "optax:sgd"}, "name": "a: b"})
     {}
     """
     if isinstance(plain, Mapping):
-        return {address: code for part in plain.values() for address, code in own_code(part).items()}
+        found = {address: code for part in plain.values() for address, code in own_code(part).items()}
+        fields = [value for value in plain.values() if isinstance(value, str)] if plain.get("kind") in found else []
+        return found | {path: file_sha256(Path(path)) for path in fields if _is_file(path)}
     if isinstance(plain, list | tuple):
         return {address: code for part in plain for address, code in own_code(part).items()}
     if not isinstance(plain, str) or not _ADDRESS.fullmatch(plain):
@@ -38,6 +42,13 @@ def own_code(plain: Any) -> dict[str, str]:
     except (ValueError, TypeError):  # no address, or nothing that has a file
         return {}
     return {plain: code} if code else {}
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):  # a text that no path can be
+        return False
 
 
 @functools.lru_cache(maxsize=256)

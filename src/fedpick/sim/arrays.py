@@ -1,6 +1,5 @@
 """Your own data from a file or folder: a row per sample."""
 
-import functools
 import hashlib
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.files import files_of, read_table
 from fedpick.sim.partition import Partition
 from fedpick.sim.samples import Reading, make_federation
+from fedpick.storage import file_sha256
 from fedpick.text import shown
 from fedpick.validation import check_function, check_path, check_texts, flag, require
 
@@ -82,14 +82,3 @@ class Arrays:
             codes=self.codes,
         )
         return make_federation(read_table(self.path), how, name=Path(self.path).name, owner=f"Arrays: {self.path!r}")
-
-
-def file_sha256(file: Path) -> str:
-    """What a file holds, as a sum."""
-    return _sha256(file, file.stat().st_mtime_ns, file.stat().st_size)
-
-
-@functools.lru_cache(maxsize=16)  # asked for every run, of files that may be large
-def _sha256(path: Path, changed: int, size: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

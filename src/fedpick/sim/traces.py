@@ -16,10 +16,10 @@ from jaxtyping import Array, Bool, PRNGKeyArray
 
 from fedpick.metrics import Numbers
 from fedpick.pytrees import pytree, static
-from fedpick.sim.arrays import file_sha256
 from fedpick.sim.availability import Devices, Trace
 from fedpick.sim.files import read_table
 from fedpick.sim.rows import few
+from fedpick.storage import file_sha256
 from fedpick.text import brief
 from fedpick.validation import require
 

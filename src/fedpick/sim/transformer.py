@@ -13,11 +13,11 @@ from jax import lax
 from jaxtyping import Array, PRNGKeyArray
 
 from fedpick.metrics import Numbers
-from fedpick.sim.arrays import file_sha256
 from fedpick.sim.federation import Federation
 from fedpick.sim.layers import classes_of, uniform_layer
 from fedpick.sim.models import Model, Objective, Params, from_apply
 from fedpick.sim.sequences import one_hot, sequence_length
+from fedpick.storage import file_sha256
 from fedpick.validation import one_of, require
 
 BLOCK = ("query", "key", "value", "out", "up", "up_shift", "down", "down_shift", "scale1", "shift1", "scale2", "shift2")

@@ -3,7 +3,7 @@
 from fedpick.storage.atomic import atomic_file, write_atomic
 from fedpick.storage.cache import cache_folder, cached_text
 from fedpick.storage.journal import Journal
-from fedpick.storage.provenance import Provenance, device, plain_numbers, usable_cores, versions
+from fedpick.storage.provenance import Provenance, device, file_sha256, plain_numbers, usable_cores, versions
 from fedpick.storage.run_store import RunStore, StoredRun, is_table_of_runs
 from fedpick.storage.state import ForeignStateError, State, StateError, load_state, save_state
 
@@ -19,6 +19,7 @@ __all__ = [
     "cache_folder",
     "cached_text",
     "device",
+    "file_sha256",
     "is_table_of_runs",
     "load_state",
     "plain_numbers",

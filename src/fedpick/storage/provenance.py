@@ -1,10 +1,13 @@
-"""Where results come from: versions and device; and numbers as JSON can hold them."""
+"""Where results come from: files, versions and device; and numbers as JSON can hold them."""
 
 import contextlib
+import functools
+import hashlib
 import importlib.metadata
 import os
 import platform
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -57,3 +60,14 @@ def device() -> str:
     if first.platform != "cpu":
         return f"{len(jax.local_devices())} x {first.device_kind}"
     return f"CPU, {os.cpu_count()} cores ({platform.machine()})"
+
+
+def file_sha256(file: Path) -> str:
+    """What a file holds, as a sum."""
+    return _sha256(file, file.stat().st_mtime_ns, file.stat().st_size)
+
+
+@functools.lru_cache(maxsize=16)  # asked for every run, of files that may be large
+def _sha256(path: Path, changed: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
