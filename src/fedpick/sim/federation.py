@@ -29,7 +29,7 @@ from fedpick.sim.rows import (
 )
 from fedpick.sim.summary import Summary
 from fedpick.text import shown
-from fedpick.validation import check_kind, natural, require
+from fedpick.validation import check_function, check_kind, natural, require
 
 MOST_CLASSES = 1_000_000
 OWN = ("order", "start", "count", "size", "test_order")  # what a federation for each run has for each
@@ -46,7 +46,7 @@ def pixels(x: Array) -> Array:
     return scaled
 
 
-PartitionLike = Callable[[Numbers], Numbers]
+Partitions = Callable[[Numbers], Numbers] | Sequence[Callable[[Numbers], Numbers]]
 
 
 @pytree
@@ -251,9 +251,7 @@ class Federation:
         )
 
     @classmethod
-    def from_partition(
-        cls, x: Any, y: Any, partition: PartitionLike | Sequence[PartitionLike], **options: Any
-    ) -> "Federation":
+    def from_partition(cls, x: Any, y: Any, partition: Partitions, **options: Any) -> "Federation":
         """A federation whose clients are made by a partition of the labels.
 
         Args:
@@ -267,6 +265,8 @@ class Federation:
         Array([3, 3], dtype=int32)
         """
         y = np.asarray(y)
+        for one in partition if isinstance(partition, list | tuple) else (partition,):
+            check_function("Federation", "partition", one, "Dirichlet(K=30, alpha=0.3)")
         if isinstance(partition, Sequence):
             threading.Thread(target=jax.devices, daemon=True).start()  # a GPU takes as long to start as to draw these
             K = {getattr(one, "K", None) for one in partition}
