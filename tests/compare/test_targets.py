@@ -208,6 +208,16 @@ def test_a_winner_that_ends_worse_is_called_so():
     assert "But" not in Comparison(("rand", "fast"), (rand, made_up([30, 33, 36, 38], last=0.1)), value=0.5).answer
 
 
+@pytest.mark.parametrize("wrong", [np.nan, -np.inf])
+def test_who_is_not_finite_does_not_end_nearest(wrong):
+    diverged = falling(0.001, 80)
+    diverged.metrics["loss"][0, -1] = wrong
+    names, results = ("diverged", "rand", "fast"), (diverged, falling(0.005, 80), falling(0.006, 80))
+    found = Comparison(names, results, value=0.1)
+    assert found.baseline == "rand"
+    assert found.answer.startswith("No run reaches loss 0.1 in 80 rounds; fast ends nearest, -0.0800 [")
+
+
 def test_a_sweep_is_not_compared_as_one_strategy():
     swept = made_up([30, 40, 50, 60])
     swept = replace(swept, runs=[{"seed": seed, "d": d} for d in (3, 6) for seed in (0, 1)])

@@ -156,7 +156,8 @@ def _by_end(compared: Compared, others: list[str]) -> str:
     last = {name: np.flatnonzero(result.evaluated <= compared.horizon)[-1] for name, result in results.items()}
     ends = {name: result.metric(metric)[:, last[name]] for name, result in results.items()}
     higher = compared.of(base).rises(metric)
-    best = (max if higher else min)(compared.names, key=lambda name: ends[name].mean())
+    finite = [name for name in compared.names if np.isfinite(ends[name]).all()]
+    best = (max if higher else min)(finite or [base], key=lambda name: ends[name].mean())
     words = f"No run reaches {compared.goal} in {compared.horizon} rounds"
     if best == base:
         return f"{words}; {base} ends nearest to it."

@@ -154,7 +154,7 @@ class Result:
     def _first(self, metric: str, value: float) -> Numbers:
         require("Result", "value", value, "a number to reach", lambda number: ~np.isnan(number), one=True)
         values = self.metric(metric)
-        reached = values >= value if self.rises(metric) else values <= value
+        reached = np.isfinite(values) & (values >= value if self.rises(metric) else values <= value)
         return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
 
     @property
