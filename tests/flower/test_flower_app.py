@@ -17,14 +17,15 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
-from support.fake_grid import FakeGrid
+from flwr.serverapp.strategy import FedAvg
+from support.fake_grid import FakeGrid, only, plain_app, raising, zeros
 from support.made_up import made_up
 from typer.testing import CliRunner
 
 from fedpick import PowerOfChoice, Rand
 from fedpick.cli import app as command
 from fedpick.compare import load_report, render_page
-from fedpick.flower import Trial
+from fedpick.flower import Selecting, Trial
 from fedpick.flower.simulation import Machine, make_runs, play_missing, processes, read_app
 from fedpick.flower.simulation.play import SeededClient
 from fedpick.storage import RunStore
@@ -303,6 +304,17 @@ def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monk
     assert "Why these clients" in page
     assert "partition-id=3: silent" in page
     assert "the fraction and minimum of nodes to train, and their weights, below do not count" in caplog.text
+
+
+def test_a_page_tells_of_those_whose_update_does_not_count(tmp_path):
+    grid = FakeGrid(plain_app(), range(4))
+    grid.faults[3] = only("train", raising)  # whose loss is the highest
+    Selecting(
+        FedAvg(fraction_evaluate=0.0), PowerOfChoice(m=2, d=4), folder=tmp_path, poll_timeout=0.2, wait=0.0
+    ).start(grid, zeros(), num_rounds=1, timeout=0.3)
+    report = load_report(tmp_path)
+    assert [(each.trained, each.lost) for each in report.polls] == [((2,), 1)]
+    assert ">2, 1 more, without an update that counts<" in render_page(report).replace("partition-id=", "")
 
 
 @pytest.mark.slow

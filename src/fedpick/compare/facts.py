@@ -163,5 +163,7 @@ def polled_rows(report: ComparisonReport) -> list[tuple[str, str, str]]:
             zip(polled.asked, polled.answers, strict=True), key=lambda each: -np.nan_to_num(each[1], nan=-1)
         )
         said = [f"{names[k]}: {loss:.4g}" if np.isfinite(loss) else f"{names[k]}: silent" for k, loss in answers]
-        rows.append((str(polled.number), ", ".join(said), ", ".join(names[k] for k in polled.trained)))
+        trained = [names[k] for k in polled.trained]
+        trained += [f"{polled.lost} more, without an update that counts"] if polled.lost else []
+        rows.append((str(polled.number), ", ".join(said), ", ".join(trained)))
     return rows

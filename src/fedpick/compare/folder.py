@@ -186,11 +186,13 @@ def _polls(run: StoredRun) -> tuple[PolledRound, ...]:
         return ()
     rounds, clients, losses = (run.arrays[f"polls/{name}"] for name in ("round", "client", "loss"))
     trained = run.arrays["records/clients"]
+    lost = run.arrays["records/trained"] - run.arrays["records/returned"]
     found = []
     for t in np.unique(rounds)[-LAST_POLLS:].tolist():
         asked = rounds == t
         seats = tuple(dict.fromkeys(int(k) for k in trained[t] if k >= 0))
-        found.append(PolledRound(t + 1, tuple(clients[asked].tolist()), tuple(losses[asked].tolist()), seats))
+        answers = tuple(losses[asked].tolist())
+        found.append(PolledRound(t + 1, tuple(clients[asked].tolist()), answers, seats, int(lost[t])))
     return tuple(found)
 
 

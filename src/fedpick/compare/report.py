@@ -21,12 +21,16 @@ SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
 
 
 class PolledRound(NamedTuple):
-    """A round of a federation: whom the server asked, the loss that each answered (NaN: silence), and who trained."""
+    """A round of a federation: whom the server asked, the loss that each answered (NaN: silence), and who trained.
+
+    ``lost`` is the number of those who were selected and of whom no update came, or none that could be used.
+    """
 
     number: int
     asked: tuple[int, ...]
     answers: tuple[float, ...]
     trained: tuple[int, ...]
+    lost: int
 
 
 class Column(NamedTuple):
