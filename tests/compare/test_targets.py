@@ -208,6 +208,60 @@ def test_a_winner_that_ends_worse_is_called_so():
     assert "But" not in Comparison(("rand", "fast"), (rand, made_up([30, 33, 36, 38], last=0.1)), value=0.5).answer
 
 
+def looked_at(result, every):
+    """The same runs, evaluated every so many rounds."""
+    keep = slice(None, None, every)
+    metrics = {name: values[:, keep] for name, values in result.metrics.items()}
+    return replace(result, evaluated=result.evaluated[keep], metrics=metrics)
+
+
+def test_who_is_looked_at_more_often_is_not_faster_for_it():
+    rand = falling(0.01, 80)
+    often, seldom = looked_at(rand, 1), looked_at(rand, 20)
+    for pair in ((often, seldom), (seldom, often)):
+        found = Comparison(("rand", "same"), pair, value=0.55)  # after 45 rounds, seen after 60
+        assert [found.rounds_of(name).tolist() for name in found.names] == [[60, 60], [60, 60]]
+        assert found.answer.startswith("Nothing beats rand for sure. same is just as fast as rand to loss 0.55 ")
+        assert found.answer.endswith(
+            " They were evaluated at different rounds, and are compared at the 4 that they have in common."
+        )
+        assert Comparison(("rand", "same"), pair).threshold == 0.2
+    assert "different rounds" not in Comparison(("rand", "same"), (rand, often), value=0.55).answer
+    longer = looked_at(falling(0.01, 100), 20)
+    assert Comparison(("rand", "longer"), (often, longer), value=0.05).rounds_of("longer").tolist() == [np.inf] * 2
+    with pytest.raises(ValueError, match="results must be evaluated at some of the same rounds"):
+        Comparison(("rand", "same"), (looked_at(rand, 50), looked_at(falling(0.01, 79), 41)))
+
+
+def test_rounds_of_a_federation_without_an_evaluation_are_none():
+    rand, gaps = falling(0.01, 80), falling(0.01, 80)
+    for name in gaps.metrics:
+        gaps.metrics[name][:, [t for t in range(81) if t % 20]] = np.nan
+    found = Comparison(("rand", "same"), (rand, gaps), value=0.55)
+    assert [found.rounds_of(name).tolist() for name in found.names] == [[60, 60], [60, 60]]
+    gone = falling(0.01, 80)  # which diverged: the others are looked at as before
+    for name in gone.metrics:
+        gone.metrics[name][:, 30:] = np.nan
+    assert Comparison(("rand", "gone"), (rand, gone), value=0.55).rounds_of("rand").tolist() == [45, 45]
+
+
+def test_results_of_different_data_are_not_compared():
+    rand, other = made_up([60, 63]), made_up([30, 31])
+    other = replace(other, share=other.share[..., ::-1] + np.linspace(-0.1, 0.1, other.share.shape[-1]))
+    with pytest.warns(UserWarning, match="rand and other have different clients, or different shares of the data"):
+        found = Comparison(("rand", "other"), (rand, other), value=0.5)
+    assert found.answer == (
+        "There is no answer: rand and other have different clients, or different shares of the data, and so are not of "
+        "one task."
+    )
+    for result in (rand, other):  # of federations, some of whose clients may not be there
+        result.records["train_samples"] = np.full((2, 100), np.nan)
+    with pytest.warns(UserWarning, match="are they of one task"):
+        found = Comparison(("rand", "other"), (rand, other), value=0.5)
+    assert found.answer.startswith("other wins: ")
+    assert " But rand and other have different clients" in found.answer
+
+
 @pytest.mark.parametrize("wrong", [np.nan, -np.inf])
 def test_who_is_not_finite_does_not_end_nearest(wrong):
     diverged = falling(0.001, 80)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedpick.compare.faults import advice, fault_of
-from fedpick.compare.summary import Compared
+from fedpick.compare.summary import Compared, evaluated_at, is_real
 from fedpick.metrics import is_accuracy
 from fedpick.results import Interval, interval, median_interval, sign_test
 from fedpick.text import listed
@@ -24,6 +24,8 @@ def answer(compared: Compared) -> str:
         return f"There is nothing to compare {base} with.{advice(compared, faults)}"
     if base in faults:
         return f"There is no answer.{advice(compared, faults)}"
+    if compared.other_data and not is_real(compared.of(base)):
+        return f"There is no answer: {compared.other_data}, and so are not of one task.{advice(compared, faults)}"
     if compared.of(base).share.shape[-1] == 1:
         return "There is one client, so there is nothing to choose: all strategies train on it."
     if not any(compared.rounds_of(name).any() for name in compared.names):
@@ -38,16 +40,23 @@ def answer(compared: Compared) -> str:
         words += f", with {number} of {len(compared.of(base).runs)} seeds."
     else:
         words = _by_end(compared, others)
-    return words + _lengths(compared) + advice(compared, faults)
+    return words + _different(compared) + advice(compared, faults)
 
 
-def _lengths(compared: Compared) -> str:
-    """Who has played how many rounds, where they differ."""
-    rounds = {name: compared.of(name).rounds for name in compared.names}
-    if len(set(rounds.values())) == 1:
-        return ""
-    played = listed([f"{name} {number}" for name, number in rounds.items()])
-    return f" Final values are after different numbers of rounds: {played}."
+def _different(compared: Compared) -> str:
+    """What the runs differ in, beside their strategies: rounds, evaluations, clients of real federations."""
+    words, rounds = "", {name: compared.of(name).rounds for name in compared.names}
+    if len(set(rounds.values())) > 1:
+        played = listed([f"{name} {number}" for name, number in rounds.items()])
+        words = f" Final values are after different numbers of rounds: {played}."
+    grids = [evaluated_at(compared.of(name)) for name in compared.names]
+    common = [set(grid[grid <= min(rounds.values())].tolist()) for grid in grids]
+    if any(each != common[0] for each in common):
+        number = len(set.intersection(*common) - {0})
+        words += f" They were evaluated at different rounds, and are compared at the {number} that they have in common."
+    if compared.other_data:
+        words += f" But {compared.other_data}."
+    return words
 
 
 def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str:
@@ -153,7 +162,10 @@ def _by_end(compared: Compared, others: list[str]) -> str:
     """Where no run reaches the target: what they have after as many rounds as all of them have played."""
     base, metric = compared.baseline, compared.metric
     results = {name: compared.of(name) for name in compared.names}
-    last = {name: np.flatnonzero(result.evaluated <= compared.horizon)[-1] for name, result in results.items()}
+    last = {
+        name: np.flatnonzero(compared.counted[name] & (result.evaluated <= compared.horizon))[-1]
+        for name, result in results.items()
+    }
     ends = {name: result.metric(metric)[:, last[name]] for name, result in results.items()}
     higher = compared.of(base).rises(metric)
     finite = [name for name in compared.names if np.isfinite(ends[name]).all()]

@@ -7,10 +7,19 @@ from dataclasses import KW_ONLY, dataclass, replace
 import numpy as np
 
 from fedpick.compare.answer import SURE, answer
-from fedpick.compare.summary import CURRENCIES, Currency, StrategySummary, check_target, spent_to, totals
+from fedpick.compare.summary import (
+    CURRENCIES,
+    Currency,
+    StrategySummary,
+    check_target,
+    common_evaluations,
+    same_shares,
+    spent_to,
+    totals,
+)
 from fedpick.metrics import METRICS, Numbers, is_accuracy
 from fedpick.results import Interval, Result, Spread, interval, median_interval
-from fedpick.text import shown
+from fedpick.text import listed, shown
 from fedpick.validation import one_of
 
 
@@ -20,7 +29,8 @@ class Comparison:
 
     Results may have different numbers of rounds, as simulations that stop at a target do: the target is then what the
     baseline reaches in the fewest rounds of all, and a run that is not there in its own rounds is compared with what
-    the others have reached in as many.
+    the others have reached in as many. Where they were evaluated at different rounds, those count that all have: who is
+    looked at more often would seem faster.
 
     Args:
         names: The names of the strategies.
@@ -57,8 +67,12 @@ class Comparison:
             raise ValueError(f"Comparison: names must be different from each other, got {shown(list(self.names))}")
         for name in self.names:
             self._check_seeds(name)
-        for name in self.names[1:]:
-            self._warn_of_other_clients(self.names[0], name)
+        after = self.of(self.baseline).evaluated[self.counted[self.baseline]]
+        if len(self.names) > 1 and not ((after > 0) & (after <= min(result.rounds for result in self.results))).any():
+            rule = "results must be evaluated at some of the same rounds, as with the same ``every``"
+            raise ValueError(f"Comparison: {rule}, got none in common after the first model")
+        if self.other_data:
+            warnings.warn(f"Comparison: {self.other_data}: are they of one task?", stacklevel=3)
         if self.metric != "loss" and not np.isfinite(self.of(self.baseline).metric(self.metric)).any():
             raise ValueError(f"compare: metric {self.metric} must have been measured, got none for {self.baseline}")
         _ = self.rises  # which a metric of a user's may not say
@@ -70,21 +84,19 @@ class Comparison:
             rule = "must have one run for each seed (of a sweep, compare result.where(d=6) or each of result.groups())"
             raise ValueError(f"Comparison: {name} {rule}, got {shown(runs)}")
 
-    def _warn_of_other_clients(self, one: str, other: str) -> None:
-        """Warn where two results are of different data, as far as the number of the clients and their shares tell."""
-        found = [self.of(name) for name in (one, other)]
-        seeds = [[run["seed"] for run in each.runs] for each in found]
-        common = [seed for seed in dict.fromkeys(seeds[0]) if seed in seeds[1]]
-        mine, theirs = (each.shares[list(map(own.index, common))] for each, own in zip(found, seeds, strict=True))
-        if mine.shape != theirs.shape or not np.allclose(mine, theirs, atol=1e-4):
-            what = f"{one} and {other} have different clients, or different shares of the data"
-            warnings.warn(f"Comparison: {what}: are they of one task?", stacklevel=4)
+    @functools.cached_property
+    def other_data(self) -> str:
+        """Who is of different data than the baseline, as far as the number of the clients and their shares tell."""
+        base = self.of(self.baseline)
+        found = [name for name in self.names if not same_shares(self.of(name), base)]
+        what = "have different clients, or different shares of the data"
+        return f"{listed([self.baseline, *found])} {what}" if found else ""
 
     def at(self, value: float, by: str | None = None) -> "Comparison":
         """The same with another target, and in another currency."""
         moved = replace(self, value=value, by=by or self.by)
         moved.__dict__.update(
-            finals=self.finals, rates=self.rates, _totals=self._totals
+            finals=self.finals, rates=self.rates, counted=self.counted, other_data=self.other_data, _totals=self._totals
         )  # they do not depend on the target
         return moved
 
@@ -115,7 +127,7 @@ class Comparison:
         if self.value is not None:
             return self.value
         base = self.of(self.baseline)
-        in_all = base.evaluated <= min(result.rounds for result in self.results)
+        in_all = self.counted[self.baseline] & (base.evaluated <= min(result.rounds for result in self.results))
         values = base.metric(self.metric)[:, in_all] * self._sign
         known = np.where(np.isfinite(values), values, np.inf)
         # The best of many noisy accuracies is luck, and the baseline's luck must not be the target: its last quarter.
@@ -186,7 +198,8 @@ class Comparison:
 
     def _step(self, name: str) -> float:
         """What is spent between two evaluations, at the most."""
-        return float(np.diff(self.total(name, self.by)[:, self.of(name).evaluated], axis=1).max(initial=0)) or 1.0
+        at = self.of(name).evaluated[self.counted[name]]
+        return float(np.diff(self.total(name, self.by)[:, at], axis=1).max(initial=0)) or 1.0
 
     def rows(self, one: str, other: str) -> tuple[list[int], list[int]]:
         """The rows of the seeds that both have."""
@@ -274,7 +287,12 @@ class Comparison:
 
     @functools.cached_property
     def _reached(self) -> list[Numbers]:
-        return [result.rounds_to(self.metric, self.threshold) for result in self.results]
+        return [self.of(name).rounds_to(self.metric, self.threshold, self.counted[name]) for name in self.names]
+
+    @functools.cached_property
+    def counted(self) -> dict[str, Numbers]:
+        """For each strategy, which of its evaluations count, [E]."""
+        return dict(zip(self.names, common_evaluations(self.results), strict=True))
 
     def of(self, name: str) -> Result:
         """The runs of a strategy."""

@@ -1,5 +1,6 @@
 """What a comparison says of one strategy, and the currencies in which the way to a target is counted."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -75,6 +76,10 @@ class Compared(Protocol):
     def currency(self) -> Currency: ...
     @property
     def horizon(self) -> int: ...
+    @property
+    def counted(self) -> dict[str, Numbers]: ...
+    @property
+    def other_data(self) -> str: ...
     def total(self, name: str, what: str) -> Numbers: ...
     def spent_of(self, name: str, what: str | None = ...) -> Numbers: ...
     def of(self, name: str) -> Result: ...
@@ -114,6 +119,37 @@ def totals(result: Result, what: str) -> Numbers:
         return np.broadcast_to(np.arange(result.rounds + 1.0), (len(result.runs), result.rounds + 1))
     spent = (costs["bytes_down"] + costs["bytes_up"]) / 1e6 if what == "bytes" else np.asarray(costs[what], float)
     return np.concatenate([np.zeros((len(spent), 1)), spent.cumsum(axis=1)], axis=1)
+
+
+def is_real(result: Result) -> bool:
+    """Whether a result is of a real federation, whose server does not know how many samples its clients trained on."""
+    return bool(np.isnan(result.records["train_samples"]).all())
+
+
+def same_shares(one: Result, other: Result) -> bool:
+    """Whether two results have as many clients, with the same shares of the data for each seed that both have."""
+    rows = [{run["seed"]: row for row, run in enumerate(result.runs)} for result in (one, other)]
+    common = [seed for seed in rows[0] if seed in rows[1]]
+    mine, theirs = (
+        result.shares[[own[seed] for seed in common]] for result, own in zip((one, other), rows, strict=True)
+    )
+    return mine.shape == theirs.shape and bool(np.allclose(mine, theirs, atol=1e-4))
+
+
+def evaluated_at(result: Result) -> Numbers:
+    """The rounds at which a result was evaluated: that of a federation has no values at some before its last."""
+    known = [np.isfinite(result.metric(name)).any(axis=0) for name in result.metric_names if name != "skew"]
+    measured: Numbers = np.any(known, axis=0)
+    measured[np.flatnonzero(measured).max(initial=-1) + 1 :] = True  # not finite any more, or none is at all
+    return result.evaluated[measured]
+
+
+def common_evaluations(results: Sequence[Result]) -> list[Numbers]:
+    """For each result, which of its evaluations are at rounds at which all were evaluated that have played so far."""
+    at = [set(evaluated_at(result).tolist()) for result in results]
+    pairs = list(zip(at, results, strict=True))
+    common = [t for t in set().union(*at) if all(t in own or t > result.rounds for own, result in pairs)]
+    return [np.isin(result.evaluated, common) for result in results]
 
 
 def spent_to(total: Numbers, rounds: Numbers) -> Numbers:

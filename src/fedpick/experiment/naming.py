@@ -9,8 +9,12 @@ from fedpick.config import Plain, leaves
 SHARED = ("seeds", "name", "metrics")  # no part of what an experiment is called
 
 
-def differences(plains: Sequence[Plain]) -> list[Plain]:
+def differences(plains: Sequence[Plain], shared: Sequence[str] = SHARED) -> list[Plain]:
     """For each experiment, as plain data, the settings in which those that have them differ; "" where it has none.
+
+    Args:
+        plains: The experiments.
+        shared: The parts that are not looked at.
 
     >>> rand, few, many = ({"kind": "rand", "m": 3}, *({"kind": "pow-d", "m": 3, "d": d} for d in (6, 9)))
     >>> differences([{"selector": few}, {"selector": many}])
@@ -18,7 +22,7 @@ def differences(plains: Sequence[Plain]) -> list[Plain]:
     >>> differences([{"selector": rand}, {"selector": few}])
     [{'selector.kind': 'rand'}, {'selector.kind': 'pow-d'}]
     """
-    flat = [leaves({part: value for part, value in plain.items() if part not in SHARED}) for plain in plains]
+    flat = [leaves({part: value for part, value in plain.items() if part not in shared}) for plain in plains]
     paths = list(dict.fromkeys(path for own in flat for path in own))
     varied = [path for path in paths if len({str(own[path]) for own in flat if path in own}) > 1]
     return [{path: own.get(path, "") for path in varied} for own in flat]
@@ -31,8 +35,11 @@ def names(plains: Sequence[Plain]) -> tuple[str, ...]:
     >>> names([{"selector": rand}, {"selector": few}, {"selector": many}])
     ('rand', 'pow-d, d = 6', 'pow-d, d = 9')
     """
-    found = [_name(plain, own) for plain, own in zip(plains, differences(plains), strict=True)]
-    if len(set(found)) < len(found):
+    for shared in (SHARED, ("seeds", "name")):
+        found = [_name(plain, own) for plain, own in zip(plains, differences(plains, shared), strict=True)]
+        if len(set(found)) == len(found):
+            break
+    else:
         found = [f"{name} ({place})" if found.count(name) > 1 else name for place, name in enumerate(found, 1)]
     return tuple(found)
 

@@ -137,12 +137,13 @@ class Result:
         measured, function = OVER_CLIENTS[name]
         return np.asarray(function(self.metrics[f"client_{measured}"], axis=-1))
 
-    def rounds_to(self, metric: str, value: float) -> Numbers:
+    def rounds_to(self, metric: str, value: float, where: Numbers | None = None) -> Numbers:
         """The first evaluated round at which each run reaches the value, [R]; inf where it never does.
 
-        Accuracies reach it from below, losses from above, and metrics of your own as they say.
+        Accuracies reach it from below, losses from above, and metrics of your own as they say. ``where`` says which of
+        the evaluations count, [E]; by default all do.
         """
-        first = self._first(metric, value)
+        first = self._first(metric, value, where)
         return np.where(first >= 0, self.evaluated[first].astype(float), np.inf)
 
     def seconds_to(self, metric: str, value: float) -> Numbers:
@@ -151,10 +152,11 @@ class Result:
         clock = np.concatenate([np.zeros((len(self.runs), 1)), self.records["seconds"].cumsum(axis=1)], axis=1)
         return np.where(first >= 0, clock[np.arange(len(first)), self.evaluated[first]], np.inf)
 
-    def _first(self, metric: str, value: float) -> Numbers:
+    def _first(self, metric: str, value: float, where: Numbers | None = None) -> Numbers:
         require("Result", "value", value, "a number to reach", lambda number: ~np.isnan(number), one=True)
         values = self.metric(metric)
         reached = np.isfinite(values) & (values >= value if self.rises(metric) else values <= value)
+        reached = reached if where is None else reached & where
         return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
 
     @property
