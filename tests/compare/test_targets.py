@@ -208,6 +208,21 @@ def test_a_winner_that_ends_worse_is_called_so():
     assert "But" not in Comparison(("rand", "fast"), (rand, made_up([30, 33, 36, 38], last=0.1)), value=0.5).answer
 
 
+def test_a_speed_up_of_which_nothing_is_known_is_not_shown_as_one():
+    never, some, fast = made_up([None] * 3), made_up([30, None, 40]), made_up([30, 33, 36])
+    found = Comparison(("rand", "never", "some", "fast"), (never, never, some, fast), value=0.5)
+    shown = [column.text(one) for one in found.summaries for column in COLUMNS[2:3]]
+    assert shown[:3] == ["1", "-", "-"]
+    assert shown[3].startswith("≥ ")
+    assert cards(found, "some")[0][1] == "-"
+    assert cards(found, "fast")[0][1].startswith("≥ ")
+
+
+def test_an_interval_of_two_seeds_that_says_nothing_is_not_printed():
+    found = Comparison(("rand", "other"), (made_up([60, 6]), made_up([6, 60])), value=0.5)
+    assert COLUMNS[2].text(found.summaries[1]) == "1.00 [?]"
+
+
 def looked_at(result, every):
     """The same runs, evaluated every so many rounds."""
     keep = slice(None, None, every)

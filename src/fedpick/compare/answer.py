@@ -5,14 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedpick.compare.faults import advice, fault_of
-from fedpick.compare.summary import Compared, evaluated_at, is_real
+from fedpick.compare.summary import Compared, evaluated_at, is_real, is_vague
 from fedpick.metrics import is_accuracy
 from fedpick.results import Interval, interval, median_interval, sign_test
 from fedpick.text import listed
 
 SURE = 0.95
 LITTLE = 1.1  # times as fast
-VAGUE = 100.0  # an interval whose ends are this many times apart
 
 
 def answer(compared: Compared) -> str:
@@ -78,7 +77,7 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     paired = f"95 % sure over {len(seeds)} paired seeds"
     paired += f" and {len(others)} comparisons" if len(others) > 1 else ""
     sure = f"{gain.low:.2f} to {gain.high:.2f}; {paired}"
-    if gain.high > VAGUE * gain.low:
+    if is_vague(gain):
         sure = f"{len(seeds)} seeds do not say how sure that is; give more"
     # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.
     if _is_faster(compared, best, gain):

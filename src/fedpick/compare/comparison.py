@@ -210,10 +210,11 @@ class Comparison:
         return [first[seed] for seed in seeds], [second[seed] for seed in seeds]
 
     def bound(self, name: str) -> str:
-        """What the factor is at the least or at the most, where some runs do not reach the target."""
-        slow = np.isinf(self.rounds_of(self.baseline)).any()
-        fast = np.isinf(self.rounds_of(name)).any()
-        return "about" if slow and fast else "at least" if slow else "at most" if fast else ""
+        """What the factor is where some runs do not reach the target: a bound, or unknown if one's never do."""
+        slow, fast = (np.isinf(self.rounds_of(each)) for each in (self.baseline, name))
+        if slow.any() and fast.any():
+            return "unknown" if slow.all() or fast.all() else "about"
+        return "at least" if slow.any() else "at most" if fast.any() else ""
 
     def traffic(self, name: str) -> float:
         """Bytes to the target over the baseline's; infinite or NaN where one of them does not get there."""

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.compare.answer import VAGUE
 from fedpick.compare.charts import Section
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.report import ComparisonReport
-from fedpick.compare.summary import CURRENCIES
+from fedpick.compare.summary import CURRENCIES, SIGNS, is_vague
 from fedpick.config import Plain
 from fedpick.experiment import differences
 from fedpick.report import Chart, dot
@@ -20,7 +19,6 @@ MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
 )  # fmt: skip
-SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
 Card = tuple[str, str, str]
 
 
@@ -73,14 +71,9 @@ def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
     """
     base, by, unit = compared.baseline, compared.by, compared.currency
     gain, bound = compared.speed_up(name), compared.bound(name)
-    there = np.isfinite(compared.rounds_of(name)).any() or np.isfinite(compared.rounds_of(base)).any()
-    sure = (
-        f": {gain.low:.2f} to {gain.high:.2f}, 95 % sure for it alone"
-        if not bound and gain.high <= VAGUE * gain.low
-        else ""
-    )
+    sure = "" if bound or is_vague(gain) else f": {gain.low:.2f} to {gain.high:.2f}, 95 % sure for it alone"
     title = f"times as {unit.adjective}" if by == "bytes" else f"times as fast, in {unit.unit}"
-    rows = [(title, f"{SIGNS[bound]}{gain.mean:.2f}" if there else "-", f"{name} against {base}{sure}")]
+    rows = [(title, "-" if bound == "unknown" else f"{SIGNS[bound]}{gain.mean:.2f}", f"{name} against {base}{sure}")]
     for what, word in (("bytes", "traffic"), ("seconds", "seconds" if real else "simulated seconds")):
         mine, theirs = (median_interval(compared.spent_of(each, what))[0] for each in (name, base))
         ratio = f"{mine / theirs:.2f}" if np.isfinite(mine) and np.isfinite(theirs) and theirs else "-"

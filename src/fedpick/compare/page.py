@@ -36,8 +36,9 @@ BROAD = ("bars", "picks")  # charts as wide as the page
 NOTES = (
     "Rounds, MB, seconds and messages to the target: the median over the seeds, and a bootstrap interval under it. "
     "Speed-up: how many times fewer rounds (MB, seconds) than {baseline}, a geometric mean over paired seeds with "
-    "Student's 95 % interval; a run that does not get there counts as if it did at its end, which makes the factor a "
-    "bound (≤, ≥). The sentence on top is about all strategies together and has wider intervals (Bonferroni). ± is one "
+    "Student's 95 % interval, [?] where that says nothing; a run that does not get there counts as if it did at its "
+    "end, which makes the factor a bound (≤, ≥, ~ where runs of both do not, and - where one's never do). The sentence "
+    "on top is about all strategies together and has wider intervals (Bonferroni). ± is one "
     "standard deviation over the seeds. Paired seeds: run i of every strategy has the same data, first model and "
     "availability. Loss: the mean over all training samples. Traffic counts polls as well: every candidate is sent the "
     "model."

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpick import config
 from fedpick.compare.comparison import Comparison
-from fedpick.compare.summary import CURRENCIES, StrategySummary
+from fedpick.compare.summary import CURRENCIES, SIGNS, StrategySummary, is_vague
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, differences, load_results, names
 from fedpick.metrics import METRICS, is_accuracy
@@ -17,7 +17,6 @@ from fedpick.storage import Provenance, RunStore, plain_numbers
 
 FORMAT = 3  # of summary.json
 LARGE, SMALL = 1e4, 0.01  # beyond these, three decimals are noise, or nothing
-SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
 
 
 class PolledRound(NamedTuple):
@@ -50,7 +49,10 @@ def _speed_up(one: StrategySummary) -> str:
     gain = one.speed_up
     if gain is None:
         return "1"
+    if one.bound == "unknown":
+        return "-"
     interval = f" [{gain.low:.2f}, {gain.high:.2f}]" if one.seeds > 1 and not one.bound else ""
+    interval = " [?]" if interval and is_vague(gain) else interval
     return f"{SIGNS[one.bound]}{gain.mean:.2f}{interval}"
 
 

@@ -32,14 +32,16 @@ CURRENCIES = {
     "bytes": Currency("MB", ".3g", "thrifty", "thriftiest"),
     "seconds": Currency("seconds", ".3g", "fast in seconds", "fastest in seconds"),
 }
+SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}  # of a factor that is a bound
+VAGUE = 100.0  # an interval whose ends are this many times apart
 
 
 class StrategySummary(NamedTuple):
     """One strategy: what it spends to the target, speed-up over the baseline, final metrics, and costs.
 
     ``rounds`` is a median with its interval, and so is ``spent``, in the currency ``by``; ``speed_up`` is paired over
-    seeds, and ``bound`` is "at least" or "at most" where some runs do not reach the target. ``final`` is each metric
-    after the last round.
+    seeds, and ``bound`` is "at least", "at most", "about" or "unknown" where some runs do not reach the target.
+    ``final`` is each metric after the last round.
     """
 
     name: str
@@ -119,6 +121,11 @@ def totals(result: Result, what: str) -> Numbers:
         return np.broadcast_to(np.arange(result.rounds + 1.0), (len(result.runs), result.rounds + 1))
     spent = (costs["bytes_down"] + costs["bytes_up"]) / 1e6 if what == "bytes" else np.asarray(costs[what], float)
     return np.concatenate([np.zeros((len(spent), 1)), spent.cumsum(axis=1)], axis=1)
+
+
+def is_vague(gain: Interval) -> bool:
+    """Whether a factor's interval is so wide that it says nothing, as with two seeds."""
+    return not gain.high <= VAGUE * gain.low
 
 
 def is_real(result: Result) -> bool:

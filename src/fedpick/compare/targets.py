@@ -6,13 +6,12 @@ import numpy as np
 
 from fedpick.compare.charts import Section, seeds_chart, shown_scale
 from fedpick.compare.comparison import Comparison
-from fedpick.compare.summary import CURRENCIES
+from fedpick.compare.summary import CURRENCIES, SIGNS
 from fedpick.metrics import is_accuracy
 from fedpick.report import Chart, ChartRow, dot
 
 NUMBER = 20  # of targets evenly by value, and as many evenly by round
 WIDE = 30.0  # times between the ends of losses that are better seen on a logarithmic scale
-SIGNS = {"": "", "about": "~ ", "at least": "≥ ", "at most": "≤ "}
 
 
 def targets(compared: Comparison) -> list[float]:
@@ -106,7 +105,7 @@ def _speed_ups(moved: list[Comparison]) -> Iterator[ChartRow]:
             if name == base or not (there or np.isfinite(one.rounds_of(name)).any()):
                 continue
             gain, bound = one.speed_up(name), one.bound(name)
-            if bound == "about":  # neither gets there: nothing is known
+            if bound in ("about", "unknown"):  # neither gets there: nothing is known
                 continue
             low, high = (gain.low, gain.high) if not bound and np.isfinite(gain.high) else (gain.mean, gain.mean)
             if np.isfinite([gain.mean, low, high]).all() and min(gain.mean, low) > 0:
