@@ -223,6 +223,19 @@ def test_an_interval_of_two_seeds_that_says_nothing_is_not_printed():
     assert COLUMNS[2].text(found.summaries[1]) == "1.00 [?]"
 
 
+def test_who_of_the_equals_sends_less_is_said_once():
+    names, rounds = ("rand", "fast", "b", "c"), ([80, 90, 85], [30, 33, 36], [31, 32, 37], [32, 33, 35])
+    results = {name: made_up(at) for name, at in zip(names, rounds, strict=True)}
+    for name, polls in (("fast", 9), ("b", 4), ("c", 2)):
+        results[name].records["polled"] += polls
+    all_four = Comparison(tuple(results), tuple(results.values()), value=0.5).answer
+    assert " b and c may be just as fast, and c sends least of these: " in all_four
+    del results["c"]
+    assert (
+        " b may be just as fast, and sends less: " in Comparison(names[:3], tuple(results.values()), value=0.5).answer
+    )
+
+
 def looked_at(result, every):
     """The same runs, evaluated every so many rounds."""
     keep = slice(None, None, every)

@@ -194,7 +194,8 @@ def _level(compared: Compared, best: str, level: list[str]) -> str:
     if compared.by != "bytes" and compared.traffic(least) < compared.traffic(best):
         times = f"{compared.traffic(least):.2g}"
         much = "as much as" if times == "1" else f"{times} times the traffic of"
-        words += f", and {least} sends least: {much} {compared.baseline}"
+        who = "sends less" if len(level) == 1 else f"{least} sends least of these"
+        words += f", and {who}: {much} {compared.baseline}"
     return f"{words}."
 
 
