@@ -88,3 +88,69 @@ def test_the_accuracies_of_clients_too(caplog):
     ours.adapter.check_reports.strict = True
     with pytest.raises(ValueError, match="between 0 and 1, got 72"):
         ours.start(grid, zeros(), num_rounds=1, timeout=0.5)
+
+
+def unheard(clients=8, *, fallback="rand", strict=False, faults=None, rounds=3, d=4, **options):
+    """A run of pow-d in which polls have no valid loss."""
+    grid = FakeGrid(plain_app(), range(clients))
+    grid.faults = dict.fromkeys(range(clients), only("query.loss", saying(loss=float("nan"))))
+    grid.faults |= faults or {}
+    ours = Selecting(
+        FedAvg(fraction_evaluate=0.0), strategy("pow-d", m=2, d=d), wait=0.1, fallback=fallback, outage=30, **options
+    )
+    ours.adapter.check_reports.strict = strict
+    try:
+        ours.start(grid, zeros(), num_rounds=rounds, timeout=0.5)
+    finally:
+        unheard.grid = grid
+    return ours.history
+
+
+@pytest.mark.parametrize(
+    ("fallback", "note"),
+    [
+        ("rand", "seats drawn by size, because no candidate answered the poll"),
+        ("skip", "no client to train, because no candidate answered the poll; the model stays"),
+    ],
+)
+def test_a_poll_in_vain_is_noted_in_its_round(fallback, note, caplog):
+    with caplog.at_level(logging.INFO, "flwr"):
+        history = unheard(fallback=fallback, faults={6: honest, 7: honest}, d=2)
+    vain = [t for t, row in enumerate(history.rows, start=1) if row.asked and not set(row.asked) & {6, 7}]
+    assert vain
+    assert {t: why for t, why in history.notes.items() if "poll" in why} == dict.fromkeys(vain, note)
+    assert f"fedpick round {vain[0]}: {note}" in caplog.text
+
+
+def honest(message, answer):
+    return answer()
+
+
+@pytest.mark.parametrize("fallback", ["rand", "skip"])
+def test_polls_without_a_valid_loss_are_no_trial(fallback):
+    sentence = r"'query\.loss' messages must be answered with a valid 'loss' for PowerOfChoice.*from the 4 clients"
+    with pytest.raises(
+        ValueError, match=f"{sentence}.*no valid loss.*see the app's 'query.loss' handler, and poll_loss"
+    ):
+        unheard(fallback=fallback, strict=True)
+    assert "train" not in {message.metadata.message_type for _, message in unheard.grid.log}  # nobody trains in vain
+
+
+def test_few_in_vain_are_no_reason_to_end_a_trial_and_all_are_at_its_end():
+    with pytest.raises(ValueError, match="got none from the 2 clients that were asked"):
+        unheard(strict=True, d=2, rounds=1)  # who may be the ones that fail, but nobody else is asked
+    with pytest.raises(ValueError, match="got none from the 4 clients that were asked"):
+        unheard(strict=True, d=2)
+    history = unheard(strict=True, d=2, faults=dict.fromkeys(range(4), honest), rounds=6)
+    assert any(row.asked and all(loss != loss for loss in row.answers) for row in history.rows)
+
+
+def test_a_spent_budget_is_no_missing_answer_in_a_trial():
+    history = unheard(strict=True, faults=dict.fromkeys(range(8), only("query.loss", spent)))
+    assert len(history.rows) == 3
+
+
+def spent(message, answer):
+    reply = without("loss")(message, answer)
+    reply.content["metrics"]["budget-spent"] = 1
+    return reply

@@ -64,15 +64,15 @@ class History:
         """Enter metrics that were measured after the rounds played so far."""
         self.measured.setdefault(len(self.rows), {}).update(values)
 
-    def note_decisions(self, selector: Selector[Any], before: Any, after: Any, said: str | None = None) -> str | None:
+    def note_decisions(self, selector: Selector[Any], before: Any, after: Any, *said: str | None) -> str | None:
         """Enter what a strategy says of its own decisions in the last round, if anything; returns its reasons.
 
-        ``said`` is what else there is to say of the round.
+        ``said`` is what else there is to say of the round, each part where it is not None.
         """
         if hasattr(selector, "status"):
             self.status.append(selector.status(after))
         own: str | None = selector.explain(before, after) if hasattr(selector, "explain") else None
-        why = "; ".join(part for part in (said, own) if part is not None) or None
+        why = "; ".join(part for part in (*said, own) if part is not None) or None
         if why is not None:
             self.notes[len(self.rows)] = why
         return why
@@ -169,8 +169,17 @@ def client_metrics(replies: Sequence[Message], key: str, strict: bool = False) -
     return {"loss": float(np.average(loss, weights=weights)), **over_clients}
 
 
-def eval_losses(reply: Message) -> list[float]:
-    """The loss that an evaluation reports, NaN where it is not finite; none where it reports none."""
+def eval_losses(replies: Sequence[Message], clients: Mapping[str, int]) -> dict[int, float]:
+    """The losses that evaluations report, by client; NaN where one is not finite.
+
+    ``clients`` has the client of each message that was sent, by its id, -1 where it is not known.
+    """
+    senders = {reply.metadata.reply_to_message_id: loss for reply in replies for loss in _eval_loss(reply)}
+    return {clients[name]: loss for name, loss in senders.items() if clients.get(name, -1) >= 0}
+
+
+def _eval_loss(reply: Message) -> list[float]:
+    """The loss that an evaluation reports; none where it reports none."""
     records = list(reply.content.metric_records.values()) if reply.has_content() else []
     numbers = [{key: value for key, value in record.items() if isinstance(value, int | float)} for record in records]
     return [_find(record, "loss") for record in numbers[:1] if any("loss" in key.lower() for key in record)]

@@ -93,14 +93,16 @@ class Queries(NamedTuple):
             table.release(self.state.rounds)
             self._enter(self._call(table.to_call(listed, self.state.rounds)))
 
-    def poll(self, asked: Sequence[int], kind: Poll, told: Mapping[str, float] | None = None) -> NDArray[np.float32]:
-        """The answers of these clients, Float[K]; those without a valid one in time are NaN, and quarantined.
+    def poll(
+        self, asked: Sequence[int], kind: Poll, told: Mapping[str, float] | None = None
+    ) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+        """The answers of these clients, Float[K], and why some of them are NaN: those clients are quarantined.
 
         With the kind "norm" they train, keep what they have trained, and answer the norm of their update. Who says that
         its privacy budget is spent is silent without being quarantined. ``told`` goes along.
         """
         table, arrays = self.state.clients, self.state.arrays
-        losses = np.full(len(table), np.nan, np.float32)
+        losses, faults = np.full(len(table), np.nan, np.float32), []
         settings: dict[str, Any] = dict(told or {})
         settings |= {"batch-size": self.options.batch} if kind == "batch" else {}
         settings |= {"fedpick-poll": "norm"} if kind == "norm" else {}
@@ -114,13 +116,14 @@ class Queries(NamedTuple):
             if np.isnan(losses[client]) and read_metric(reply, "budget-spent") == 1:
                 LOG.info("fedpick: the privacy budget of %s is spent", table.identities[client])
             elif np.isnan(losses[client]):
-                LOG.warning("fedpick: %s did not answer the poll: %s", table.identities[client], self._why(reply))
+                faults.append(self._why(reply))
+                LOG.warning("fedpick: %s did not answer the poll: %s", table.identities[client], faults[-1])
                 table.quarantine(client, self.state.rounds, self.options.quarantine)
             else:
                 table.failures[client] = 0
         heard = {client: float(losses[client]) for client, reply in replies.items() if reply and reply.has_content()}
         self.state.watch.hear("poll", heard, self.state.rounds)
-        return losses
+        return losses, tuple(faults)
 
     def _check_faults(self, faults: Mapping[int, str], here: int, wanted: int) -> None:
         """Raise where all who are here answer with errors of their apps: it would not be otherwise in a while."""

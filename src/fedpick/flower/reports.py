@@ -1,4 +1,4 @@
-"""What clients report of their training: whether all is there from which the strategy learns."""
+"""What clients report, in polls and of their training: whether all is there from which the strategy learns."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from flwr.app import Message
 
+from fedpick.flower.history import RoundRow
 from fedpick.flower.options import Options
+from fedpick.flower.selection import Choice
 from fedpick.protocol import Report, Selection, Selector, needs
 
 LOG = logging.getLogger("flwr.fedpick")
@@ -26,6 +28,8 @@ class ReportCheck:
         self.selector, self.options = selector, options
         self.strict = False
         self.said = False
+        self.spent = False  # whether a client was silent because its privacy budget is spent, as it may be
+        self.fault = ""  # why a client did not answer, the last time
 
     def __call__(self, memory: Any, selection: Selection, report: Report, replies: Sequence[Message]) -> str | None:
         """What is to be said of the valid replies of a round; ``memory`` is the strategy's before it observes them."""
@@ -39,6 +43,29 @@ class ReportCheck:
             raise ValueError(f"Selecting: {said}; report it from the app's train function")
         LOG.warning("fedpick: %s: it chooses without", said)
         return said
+
+    def check_poll(self, rows: Sequence[RoundRow], choice: Choice | None = None, clients: int = 0) -> None:
+        """Raise, where this is ``strict``, if no poll has had a valid answer and half of the clients were asked by now.
+
+        One round in which nobody answers does not suffice where few are asked: these may be the ones that fail.
+
+        Args:
+            rows: The rounds played.
+            choice: That of the round under way; None at the end of the run, when it does not matter who was asked.
+            clients: The number of clients.
+        """
+        if choice is not None and choice.asked:
+            self.spent |= choice.answered + len(choice.faults) < len(choice.asked)
+            self.fault = choice.faults[-1] if choice.faults else self.fault
+        asked = {client for row in rows for client in row.asked} | set(choice.asked if choice else ())
+        heard = bool(choice and choice.answered) or any(loss == loss for row in rows for loss in row.answers)
+        if not self.strict or self.spent or heard or not asked or 2 * len(asked) < clients:
+            return
+        owner, kind, name = type(self.selector).__name__, self.options.query, self.options.poll_loss
+        which = "norm" if self.selector.poll == "norm" else name
+        rule = f"{kind!r} messages must be answered with a valid {which!r} for {owner}, which polls"
+        got = f"got none from the {len(asked)} clients that were asked{f' ({self.fault})' if self.fault else ''}"
+        raise ValueError(f"Selecting: {rule}, {got}; see the app's {kind!r} handler, and poll_loss and loss_range")
 
     def _missing(self, memory: Any, selection: Selection, report: Report, replies: Sequence[Message]) -> str:
         """The name of a metric that the strategy learns from and no reply has; "" where there is none."""

@@ -50,10 +50,7 @@ class Adapter:
         if selector.poll == "batch" and options.batch is None:
             raise ValueError("Selecting: batch must be given, the b of the mini-batch that cpow-d asks for, got None")
         self.selector, self.options, self.wrapped, self.inside = selector, options, Wrapped(strategy), inside
-        accountants = [getattr(layer, "accountant", None) for layer in self.wrapped.layers]
-        if options.folder is not None and any(accountant is not None for accountant in accountants):
-            rule = "folder must be None for a strategy with a privacy accountant, which cannot be saved"
-            raise ValueError(f"Selecting: {rule}, got {str(options.folder)!r}")
+        self.wrapped.check_folder(options.folder)
         rows = max(options.clients or 0, least_clients(selector))
         self.state = ServerState(ArrayRecord(), ClientTable(rows), History())
         self.state.clients.limits = options.size_limits
@@ -119,6 +116,7 @@ class Adapter:
         if self.recovery.judge(self.state, server_round):
             arrays, choice = self.state.arrays, choose(self.selector, queries)
             self.recovery.judge(self.state, server_round)
+        self.check_reports.check_poll(self.state.history.rows, choice, len(self.state.clients))
         nodes = {i: self.state.clients.node_of[client] for i, client in choice.seats.items()}
         messages: dict[int, Message] = {}
         if nodes and self.wrapped.setting("fraction_train", 1.0) != 0:  # 0: the strategy trains nobody
@@ -170,7 +168,8 @@ class Adapter:
         row = current.row(list(updates), weights, np.asarray(report.loss), float(np.minimum(samples, limit).sum()))
         state.history.rows.append(row)
         self.recovery.note_updates(len(updates))
-        if (why := state.history.note_decisions(self.selector, before, state.memory, said)) is not None:
+        why = state.history.note_decisions(self.selector, before, state.memory, current.choice.remark, said)
+        if why is not None:
             LOG.info("fedpick round %d: %s", server_round, why)
         self.save()
         done = f"{row.returned} of {row.trained} returned; train loss {row.train_loss:.4g}; {row.seconds:.1f} s"
@@ -208,9 +207,7 @@ class Adapter:
             table.quarantine(client, self.state.rounds - 1, self.options.quarantine)
         key = self.wrapped.weight_key
         clients = {each.message_id: table.client_at.get(each.dst_node_id, -1) for each in about}
-        senders = {reply.metadata.reply_to_message_id: loss for reply in answers for loss in eval_losses(reply)}
-        losses = {clients[name]: loss for name, loss in senders.items() if clients.get(name, -1) >= 0}
-        self.state.watch.hear("evaluate", losses, self.state.rounds)
+        self.state.watch.hear("evaluate", eval_losses(answers, clients), self.state.rounds)
         self.recovery.judge(self.state, server_round)
         usable = usable_evaluations(answers, clients, key)
         if not usable:
@@ -235,6 +232,8 @@ class Adapter:
 
     def check_updates(self, at_end: bool = False) -> None:
         """End the run where no client has returned an update for long; these rounds are not played."""
+        if at_end:
+            self.check_reports.check_poll(self.state.history.rows)
         error = self.recovery.outage_error(self.state, at_end)
         if error is not None and self.checkpointer is not None:
             self.state.history.drop(self.recovery.empty)

@@ -20,6 +20,7 @@ from fedpick.sampling import arrivals, first_k, seat
 _propose = jax.jit(lambda selector, *args: selector.propose(*args))
 _select = jax.jit(lambda selector, *args: selector.select(*args))
 observe = jax.jit(lambda selector, *args: selector.observe(*args))
+SILENCE, NOBODY = "no candidate answered the poll", "no client to train"
 
 
 class Choice(NamedTuple):
@@ -33,6 +34,7 @@ class Choice(NamedTuple):
     asked: tuple[int, ...] = ()
     answered: int = 0  # of those who were asked
     how: str = "skipped"
+    faults: tuple[str, ...] = ()  # why clients did not answer; a privacy budget that is spent is no fault
 
     @property
     def seats(self) -> dict[int, int]:
@@ -45,8 +47,16 @@ class Choice(NamedTuple):
         asked = f", {self.answered} of {len(self.asked)} polled answered" if self.asked else ""
         names = [str(identities[client]) for client in self.seats.values()]
         more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        chosen = f"{self.how}: {', '.join(names[:10])}{more}" if names else "no client to train; the model stays"
+        chosen = f"{self.how}: {', '.join(names[:10])}{more}" if names else f"{NOBODY}; the model stays"
         return f"{self.available} clients available{asked}; {chosen}"
+
+    @property
+    def remark(self) -> str | None:
+        """What a page says of a round in which the poll was in vain, or nobody trains."""
+        in_vain = bool(self.asked) and not self.answered
+        if self.seats:
+            return f"seats {self.how}" if in_vain else None
+        return f"{NOBODY}{f', because {SILENCE}' if in_vain else ''}; the model stays"
 
 
 def choose(selector: Selector[Any], queries: Queries) -> Choice:
@@ -65,14 +75,15 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
         return choice
     asked: list[int] = []
     seconds = 0.0
+    faults: tuple[str, ...] = ()
 
     def poll(key: PRNGKeyArray, candidates: Mask) -> Losses:
-        nonlocal seconds
+        nonlocal seconds, faults
         asked.extend(np.flatnonzero(np.asarray(candidates)).tolist())
         began = time.monotonic()
-        answers = jnp.asarray(queries.poll(asked, selector.poll, announced(selector, state.memory)))
+        answers, faults = queries.poll(asked, selector.poll, announced(selector, state.memory))
         seconds = time.monotonic() - began
-        return answers
+        return jnp.asarray(answers)
 
     compiled: Any = SimpleNamespace(
         m=selector.m,
@@ -92,6 +103,7 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
         poll_seconds=seconds,
         asked=tuple(asked),
         answered=int((~np.isnan(np.asarray(picked.losses))).sum()),
+        faults=faults,
     )
     if choice.answered or not asked:
         return choice._replace(selection=picked.selection, how="selected")
@@ -99,7 +111,7 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
         return choice
     weight = jnp.where(clients.available & ~picked.candidates, clients.size, jnp.float32(0))
     drawn = seat(*first_k(arrivals(jax.random.fold_in(keys.select, 1), weight), seats))
-    return choice._replace(selection=drawn, how="drawn by size, because no candidate answered the poll")
+    return choice._replace(selection=drawn, how=f"drawn by size, because {SILENCE}")
 
 
 def announced(selector: Selector[Any], memory: Any, training: bool = False) -> dict[str, float]:

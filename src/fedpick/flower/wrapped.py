@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,12 @@ class Wrapped:
     def arrays_key(self) -> str:
         """The name of the record with the model in the strategy's messages."""
         return str(self.setting("arrayrecord_key", "arrays"))
+
+    def check_folder(self, folder: str | Path | None) -> None:
+        """Raise where a folder is given and the strategy has a privacy accountant, which cannot be saved."""
+        if folder is not None and any(getattr(layer, "accountant", None) is not None for layer in self.layers):
+            rule = "folder must be None for a strategy with a privacy accountant, which cannot be saved"
+            raise ValueError(f"Selecting: {rule}, got {str(folder)!r}")
 
     @contextlib.contextmanager
     def override(self, **values: Any) -> Iterator[None]:
