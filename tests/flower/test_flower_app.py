@@ -16,9 +16,9 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
+from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
-from support.fake_grid import FakeGrid, only, plain_app, raising, zeros
+from support.fake_grid import FakeGrid, only, plain_app, raising, silent, zeros
 from support.made_up import made_up
 from typer.testing import CliRunner
 
@@ -315,6 +315,44 @@ def test_a_page_tells_of_those_whose_update_does_not_count(tmp_path):
     report = load_report(tmp_path)
     assert [(each.trained, each.lost) for each in report.polls] == [((2,), 1)]
     assert ">2, 1 more, without an update that counts<" in render_page(report).replace("partition-id=", "")
+
+
+def federation(folder, faults, rounds=2, **options):
+    """A federation of four clients, stored in a folder."""
+    grid = FakeGrid(plain_app(), range(4))
+    grid.faults = faults
+    Selecting(FedAvg(), PowerOfChoice(m=2, d=4), folder=folder, poll_timeout=0.2, wait=0.0, outage=30, **options).start(
+        grid, zeros(), num_rounds=rounds, timeout=0.3
+    )
+    return grid
+
+
+def test_a_page_and_the_terminal_tell_of_lost_updates_and_of_evaluations_by_different_numbers(tmp_path):
+    federation(tmp_path / "good", {})
+    assert load_report(tmp_path / "good").remarks == ()
+    said = ["1 of 4 updates did not come back, or could not be used."]
+    federation(tmp_path / "error", {3: only("train", own_error)})  # who answers, and evaluates
+    assert list(load_report(tmp_path / "error").remarks) == said
+    federation(tmp_path / "gone", {3: only("train", silent), 2: mute_in_round_2})
+    said += [
+        "Evaluations on clients are of 2 to 3 clients: what they measure is not of the same clients in all rounds."
+    ]
+    report = load_report(tmp_path / "gone")
+    assert list(report.remarks) == said == report.summary()["remarks"]
+    page = html.unescape(render_page(report))
+    answer = CliRunner().invoke(command, ["report", str(tmp_path / "gone")])
+    for sentence in said:
+        assert sentence in page
+        assert f"note: {sentence}\n" in answer.output
+
+
+def own_error(message, answer):
+    return Message(Error(code=2, reason="no memory"), reply_to=message)
+
+
+def mute_in_round_2(message, answer):
+    late = message.metadata.message_type == "evaluate" and message.content["config"]["server-round"] == 2
+    return None if late else answer()
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from support.fake_grid import FakeGrid, named_app, only, plain_app, raising, say
 
 from fedpick import PowerOfChoice, Rand, Uniform, pytree, static, strategy
 from fedpick.flower import OutageError, Selecting, SelectingMixin
+from fedpick.flower.clients import ClientTable
 from fedpick.flower.options import Options
 
 POLL, TRAIN = "query.loss", "train"
@@ -421,6 +422,33 @@ def test_silence_in_the_evaluation_is_silence_and_an_error_there_is_not():
     strategy = selecting(PowerOfChoice(m=1, d=4), FedAvg())
     play(strategy, grid, rounds=1)
     assert strategy.adapter.state.clients.available().tolist() == [False, True, True, True]
+
+
+@pytest.mark.parametrize("kind", [POLL, TRAIN])
+def test_who_fails_and_answers_is_asked_to_evaluate_and_who_is_silent_is_not(kind):
+    def failing(fault):
+        return only(kind, lambda message, answer: fault(message, answer) if "arrays" in message.content else answer())
+
+    grid = FakeGrid(plain_app(), range(5))
+    grid.faults = {3: failing(silent), 4: failing(_own_error)}
+    strategy = selecting(PowerOfChoice(m=5, d=5), FedAvg())
+    play(strategy, grid, rounds=1)
+    table = strategy.adapter.state.clients
+    assert table.available().tolist() == [True, True, True, False, False]
+    assert table.reachable().tolist() == [True, True, True, False, True]
+    assert sorted(grid.sent("evaluate")) == [0, 1, 2, 4]
+    assert strategy.history.measured[1]["eval_clients"] == 4
+    assert "eval_clients" not in strategy.history.summary(1)["final"]
+    before = {name: values for name, values in table.columns().items() if name != "silent"}  # a state of before
+    assert not ClientTable.from_columns(table.identities, before).silent.any()
+
+
+def test_an_error_that_the_superlink_makes_is_silence():
+    gone = lambda message, answer: Message(Error(code=5, reason="gone"), reply_to=message)  # noqa: E731
+    grid = FakeGrid(plain_app(), range(4))
+    grid.faults[3] = only(TRAIN, gone)
+    play(selecting(Uniform(4), FedAvg()), grid, rounds=1)
+    assert sorted(grid.sent("evaluate")) == [0, 1, 2]
 
 
 def _own_error(message, answer):

@@ -34,7 +34,14 @@ def finish(
         return
     show(report.comparison)
     typer.echo(f"\n{report.comparison.answer}\n")
+    say_remarks(report)
     typer.echo(f"{page} has the charts, {plain.name} the numbers; {time.monotonic() - began:.0f} s")
+
+
+def say_remarks(report: Any) -> None:
+    """What must be known of the runs of a real federation beside the answer."""
+    for remark in report.remarks:
+        typer.echo(f"note: {remark}", err=True)
 
 
 def show(comparison: Any) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedpick.cli._common import Debug, Output, Quiet, cli_errors, command_line, console, ending_signals
+from fedpick.cli._comparison import say_remarks
 from fedpick.cli._loopback import SHARED, take_loopback
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ def _federate(settings: dict[str, Any], output: Path, quiet: bool) -> None:
     if result.rounds < settings["rounds"]:
         raise ValueError(f"federate: {settings['rounds']} rounds must be played, got {result.rounds}")
     _show(result, settings)
-    page, _ = write_report(load_report(output, command=command_line()), output)
+    report = load_report(output, command=command_line())
+    say_remarks(report)
+    page, _ = write_report(report, output)
     typer.echo(f"stored in {output}, in the format of simulations; {page} has the charts")
 
 

@@ -64,7 +64,7 @@ def report(
       fedpick report federation --watch 10 --tensorboard logs
     """
     with cli_errors(debug, data=data):
-        from fedpick.cli._comparison import show
+        from fedpick.cli._comparison import say_remarks, show
         from fedpick.cli.compare import check_percent, number
         from fedpick.compare import load_report, set_aside, write_report
         from fedpick.results import MLflow, TensorBoard
@@ -98,6 +98,7 @@ def report(
             _log(report.comparison, lambda: MLflow(tracking_uri=mlflow))
         show(report.comparison)
         typer.echo(f"\n{report.comparison.answer}\n")
+        say_remarks(report)
         if isinstance(page, OSError):  # of a folder that can only be read, the table is shown all the same
             raise page
         typer.echo(str(page))

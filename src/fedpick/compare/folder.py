@@ -12,6 +12,7 @@ import numpy as np
 
 from fedpick import config
 from fedpick.compare.earlier import read_summary, summary_path
+from fedpick.compare.remarks import remarks_on
 from fedpick.compare.report import ComparisonReport, PolledRound, compare_results, report_on
 from fedpick.config import Plain, leaves
 from fedpick.experiment import differences, from_plain, result_of
@@ -161,10 +162,13 @@ def _side_by_side(
     metric = metric or own_metric or (known[0] if known else "loss")
     value = own_value if value is None and metric == own_metric else value
     clients = next((tuple(map(str, run.about["clients"])) for run in stored.values() if "clients" in run.about), ())
+    comparison = compare_results(plains, results, metric, value, by or "rounds")
+    real = not any("data" in plain for plain in plains)
     return ComparisonReport(
-        compare_results(plains, results, metric, value, by or "rounds"),
+        comparison,
         plains,
         store.provenance(stored),
+        remarks=remarks_on(comparison.names, results, list(stored.values())) if real else (),
         strategies=tuple(_strategy(plain.get("selector")) for plain in plains),
         notes=tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ())),
         dates=store.dates(stored),

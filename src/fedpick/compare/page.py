@@ -141,6 +141,7 @@ def render_page(report: ComparisonReport, summary: Summary | None = None, *, ref
         )
     else:
         parts += [part("answer", lead, rest), part("cards", cards(compared, leader_of(compared), report.real))]
+    parts += [paragraph(remark, "note") for remark in report.remarks]
     at = values.index(compared.threshold) if values else 0
     ways = [(by, currency.unit) for by, currency in CURRENCIES.items()]
     goal = compared.goal

@@ -118,6 +118,7 @@ class ComparisonReport:
         all_runs: Whether it is of whatever lies in a folder.
         strategies: Each strategy with its parameters, in words.
         notes: What a strategy changed on its own, and why: the round and the sentence.
+        remarks: What must be known of the runs of real federations before their numbers are compared.
         dates: The days on which the runs were made.
         clients: The names of the clients; those of the results where it is left out.
         running: Whether a real federation has not ended yet.
@@ -135,6 +136,7 @@ class ComparisonReport:
     all_runs: bool = False
     strategies: tuple[str, ...] = ()
     notes: tuple[tuple[int, str], ...] = ()
+    remarks: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
     clients: tuple[str, ...] = ()
     running: bool = False
@@ -190,6 +192,7 @@ class ComparisonReport:
             "by": compared.by,
             "command": self.command,
             **({"asked": self.asked} if self.asked else {}),
+            **({"remarks": list(self.remarks)} if self.remarks else {}),
             "all_runs": self.all_runs,
             **({"runs": list(self.identities)} if self.identities else {}),
             "made": [one._asdict() for one in self.provenance],

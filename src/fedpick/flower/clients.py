@@ -36,6 +36,7 @@ class ClientTable:
         "train_failures",
         "quarantine_end",
         "quarantined",
+        "silent",
         "expected_duration",
         "upload_duration",
         "leaving",
@@ -50,6 +51,7 @@ class ClientTable:
         self.train_failures: NDArray[Any] = np.zeros(rows, np.int64)  # since it last returned an update
         self.quarantine_end: NDArray[Any] = np.zeros(rows, np.int64)  # a round
         self.quarantined: NDArray[Any] = np.zeros(rows, bool)  # until it answers a roll call after that round
+        self.silent: NDArray[Any] = np.zeros(rows, bool)  # it did not answer at all, the last time that it failed
         self.expected_duration: NDArray[Any] = np.full(rows, np.nan)  # seconds: as measured, else as reported
         self.upload_duration: NDArray[Any] = np.full(rows, np.nan)
         self.leaving: NDArray[Any] = np.zeros(rows, bool)  # it expects to be gone in the next round
@@ -80,6 +82,7 @@ class ClientTable:
                 LOG.warning("fedpick: %s reports %g examples, and %g before", identity, size, self.size[client])
             self.size[client] = size
         self.quarantined[client] &= self.quarantine_end[client] > t
+        self.silent[client] = False
         self.node_of[client], self.client_at[node], self.last_node[client] = node, client, node
         self.unknown_nodes.pop(node, None)
         return client
@@ -118,12 +121,12 @@ class ClientTable:
         new = [node for node in nodes - self.client_at.keys() if self.unknown_nodes.get(node, (0, 0))[1] <= t]
         return new + [self.node_of[client] for client in over if client in self.node_of]
 
-    def quarantine(self, client: int, t: int, rounds: int, training: bool = False) -> None:
-        """Quarantine a client that failed in round t, with exponential back-off.
+    def quarantine(self, client: int, t: int, rounds: int, *, training: bool = False, silent: bool = False) -> None:
+        """Quarantine a client that failed in round t, with exponential back-off; ``silent`` if it did not answer.
 
         Failures in training are counted apart: who answers polls and never returns an update stays away longer, too.
         """
-        self.quarantined[client] = True
+        self.quarantined[client], self.silent[client] = True, silent
         self.quarantine_end[client] = _backoff(t, rounds, int(self.failures[client] + self.train_failures[client]))
         (self.train_failures if training else self.failures)[client] += 1
 
@@ -142,10 +145,10 @@ class ClientTable:
         self.quarantined[client] = False
         self.failures[client] = max(int(self.failures[client]) - 1, 0)
 
-    def quarantine_node(self, node: int, t: int, rounds: int) -> None:
+    def quarantine_node(self, node: int, t: int, rounds: int, silent: bool = False) -> None:
         """Quarantine the client at a node, or the node itself if it never said who it is."""
         if node in self.client_at:
-            self.quarantine(self.client_at[node], t, rounds)
+            self.quarantine(self.client_at[node], t, rounds, silent=silent)
         else:
             failures, _ = self.unknown_nodes.get(node, (0, 0))
             self.unknown_nodes[node] = (failures + 1, _backoff(t, rounds, failures))
@@ -155,10 +158,12 @@ class ClientTable:
         return {name for name in self.identities if name is not None and not name.startswith("node=")}
 
     def available(self) -> NDArray[np.bool_]:
-        """Which clients may be asked now, Bool[K]."""
-        connected = np.zeros(len(self), bool)
-        connected[list(self.node_of)] = True
-        return np.asarray(connected & ~self.quarantined)
+        """Which clients may be polled and trained now, Bool[K]."""
+        return np.asarray(self._connected() & ~self.quarantined)
+
+    def reachable(self) -> NDArray[np.bool_]:
+        """Which clients may be asked to evaluate now, Bool[K]: also who failed, and is no dead one to wait for."""
+        return np.asarray(self._connected() & ~(self.quarantined & self.silent))
 
     def sizes(self) -> NDArray[np.float64]:
         """D_k, Float[K], within the limits: the median of the known ones where it is not known, and 0 in a free row."""
@@ -205,6 +210,11 @@ class ClientTable:
         for name in cls.COLUMNS:
             setattr(table, name, columns.get(name, getattr(table, name)))  # a state of before has fewer
         return table
+
+    def _connected(self) -> NDArray[np.bool_]:
+        found = np.zeros(len(self), bool)
+        found[list(self.node_of)] = True
+        return found
 
     def _free_row(self, identity: str) -> int:
         word, _, number = identity.partition("=")

@@ -20,6 +20,7 @@ from fedpick.protocol import Selector
 
 LOG = logging.getLogger("flwr.fedpick")
 COUNTS = ("available", "polled", "trained", "returned")
+EVALUATED = "eval_clients"  # how many clients an evaluation is of
 COSTS = ("poll_samples", "train_samples", "seconds")
 
 
@@ -130,6 +131,9 @@ class History:
         for name in METRICS:
             values = [self.measured.get(t, {}).get(name, math.nan) for t in evaluated]
             found[f"metrics/{name}"] = np.asarray(values, np.float32)
+        found["evaluations/clients"] = np.array(
+            [self.measured.get(t, {}).get(EVALUATED, 0) for t in evaluated], np.int32
+        )
         found |= {"records/clients": clients, "records/weights": weights}
         for name in ("train_loss", *COUNTS, *COSTS):
             kind = np.int32 if name in COUNTS else np.float32
@@ -149,7 +153,7 @@ class History:
         """The last value of each metric and the total costs; None where unknown."""
         final: dict[str, float | None] = dict.fromkeys(METRICS)
         for _, values in sorted(self.measured.items()):
-            final |= {name: _finite(value) for name, value in values.items()}
+            final |= {name: _finite(value) for name, value in values.items() if name != EVALUATED}
         polled, trained, returned = (sum(getattr(row, name) for row in self.rows) for name in COUNTS[1:])
         costs = {name: _finite(math.fsum(getattr(row, name) for row in self.rows)) for name in COSTS}
         costs = {**traffic(polled, trained, returned, model_bytes=model_bytes, payload=payload), **costs}
@@ -166,16 +170,16 @@ def client_metrics(replies: Sequence[Message], key: str, strict: bool = False) -
     loss, accuracy = (np.array([_find(record, word) for record in records]) for word in ("loss", "acc"))
     values = {"loss": loss, "accuracy": np.array([_part(each, strict) for each in accuracy])}
     over_clients = {name: float(function(values[measured])) for name, (measured, function) in OVER_CLIENTS.items()}
-    return {"loss": float(np.average(loss, weights=weights)), **over_clients}
+    return {"loss": float(np.average(loss, weights=weights)), **over_clients, EVALUATED: len(replies)}
 
 
 def eval_losses(replies: Sequence[Message], clients: Mapping[str, int]) -> dict[int, float]:
     """The losses that evaluations report, by client; NaN where one is not finite.
 
-    ``clients`` has the client of each message that was sent, by its id, -1 where it is not known.
+    ``clients`` has the client of each message that counts, by its id.
     """
     senders = {reply.metadata.reply_to_message_id: loss for reply in replies for loss in _eval_loss(reply)}
-    return {clients[name]: loss for name, loss in senders.items() if clients.get(name, -1) >= 0}
+    return {clients[name]: loss for name, loss in senders.items() if name in clients}
 
 
 def _eval_loss(reply: Message) -> list[float]:

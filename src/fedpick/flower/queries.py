@@ -15,7 +15,15 @@ from fedpick.flower.checkpoint import ServerState
 from fedpick.flower.clients import identity_order
 from fedpick.flower.messages import exchange
 from fedpick.flower.options import RESUME, Options, OutageError
-from fedpick.flower.replies import error_text, read_identity, read_loss, read_metric, read_seconds, read_size
+from fedpick.flower.replies import (
+    error_text,
+    is_silence,
+    read_identity,
+    read_loss,
+    read_metric,
+    read_seconds,
+    read_size,
+)
 from fedpick.protocol import Poll
 
 LOG = logging.getLogger("flwr.fedpick")
@@ -118,7 +126,7 @@ class Queries(NamedTuple):
             elif np.isnan(losses[client]):
                 faults.append(self._why(reply))
                 LOG.warning("fedpick: %s did not answer the poll: %s", table.identities[client], faults[-1])
-                table.quarantine(client, self.state.rounds, self.options.quarantine)
+                table.quarantine(client, self.state.rounds, self.options.quarantine, silent=is_silence(reply))
             else:
                 table.failures[client] = 0
         heard = {client: float(losses[client]) for client, reply in replies.items() if reply and reply.has_content()}
@@ -150,7 +158,7 @@ class Queries(NamedTuple):
                     faults[node] = error_text(reply)
                 who = table.identities[table.client_at[node]] if node in table.client_at else f"node {node}"
                 LOG.warning("fedpick: %s did not answer the roll call: %s", who, self._why(reply))
-                table.quarantine_node(node, self.state.rounds, self.options.quarantine)
+                table.quarantine_node(node, self.state.rounds, self.options.quarantine, is_silence(reply))
         return answers
 
     def _enter(self, answers: Mapping[int, Message]) -> None:

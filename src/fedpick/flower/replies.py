@@ -19,6 +19,7 @@ from fedpick.flower.sizes import bound_claims, bound_weights
 LOG = logging.getLogger("flwr.fedpick")  # below Flower's own logger: its handlers and its level apply
 LARGEST = float(np.finfo(np.float32).max)
 NOT_FINITE, TOO_LARGE = "is not finite", "has numbers that are too large"
+GONE = (3, 4, 5)  # Flower's codes of errors that the SuperLink makes for a node that did not answer in time
 LONGEST_NAME, LONGEST_HEADER = 200, 1000  # characters of a name; bytes of the header of an array
 
 
@@ -60,6 +61,11 @@ def read_identity(reply: Message) -> str | None:
             return f"name={name}"
     number = read_metric(reply, "partition-id")
     return f"partition-id={int(number)}" if number >= 0 and number.is_integer() else None
+
+
+def is_silence(reply: Message | None) -> bool:
+    """Whether a node did not answer at all: an error of its own is an answer."""
+    return reply is None or (reply.has_error() and reply.error.code in GONE)
 
 
 def error_text(reply: Message) -> str:

@@ -1,7 +1,6 @@
 """One round on Flower, straight down: roll call, pick, train, check the updates, average, observe, save."""
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from fedpick.flower.recovery import Recovery
 from fedpick.flower.replies import (
     bound_examples,
     check_update,
+    is_silence,
     keep_whole,
     trained_loss,
     unify_names,
@@ -163,9 +163,8 @@ class Adapter:
             state.clients.quarantine(client, state.rounds, self.options.quarantine, training=True)
         said = self.check_reports(state.memory, selection, report, list(updates.values()))
         before, state.memory = state.memory, observe(self.selector, state.memory, selection, report)
-        samples, batch = state.clients.sizes()[list(current.choice.asked)], self.options.batch
-        limit = batch if self.selector.poll == "batch" and batch is not None else math.inf
-        row = current.row(list(updates), weights, np.asarray(report.loss), float(np.minimum(samples, limit).sum()))
+        samples = current.poll_samples(self.options.batch if self.selector.poll == "batch" else None, state.clients)
+        row = current.row(list(updates), weights, np.asarray(report.loss), samples)
         state.history.rows.append(row)
         self.recovery.note_updates(len(updates))
         why = state.history.note_decisions(self.selector, before, state.memory, current.choice.remark, said)
@@ -179,12 +178,12 @@ class Adapter:
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """The strategy's evaluation on the available clients; it asks for no more of them than there are."""
+        """The strategy's evaluation on the clients that answer; it asks for no more of them than there are."""
         table, self.evaluations = self.state.clients, []
         missed = server_round == self.skip and "loss" not in self.state.history.measured.get(self.skip, {})
         if missed and self.wrapped.setting("fraction_evaluate", 1.0) != 0:  # the server was killed before it came
             self._roll_call(self._queries(server_round, grid))
-        nodes = [table.node_of[client] for client in np.flatnonzero(table.available()).tolist()]
+        nodes = [table.node_of[client] for client in np.flatnonzero(table.reachable()).tolist()]
         if nodes and (missed or server_round > self.skip):
             names = ("min_evaluate_nodes", "min_available_nodes")
             fewest = {name: min(len(nodes), self.wrapped.setting(name, len(nodes))) for name in names}
@@ -204,10 +203,11 @@ class Adapter:
         silent = {each.dst_node_id for each in about} - {reply.metadata.src_node_id for reply in answers}
         for client in sorted({table.client_at[node] for node in silent if node in table.client_at}):
             LOG.warning("fedpick: %s did not answer the evaluation", table.identities[client])
-            table.quarantine(client, self.state.rounds - 1, self.options.quarantine)
+            table.quarantine(client, self.state.rounds - 1, self.options.quarantine, silent=True)
         key = self.wrapped.weight_key
         clients = {each.message_id: table.client_at.get(each.dst_node_id, -1) for each in about}
-        self.state.watch.hear("evaluate", eval_losses(answers, clients), self.state.rounds)
+        losses = eval_losses(answers, {name: k for name, k in clients.items() if k >= 0 and not table.quarantined[k]})
+        self.state.watch.hear("evaluate", losses, self.state.rounds)
         self.recovery.judge(self.state, server_round)
         usable = usable_evaluations(answers, clients, key)
         if not usable:
@@ -284,6 +284,7 @@ class Adapter:
         found = {i: answered.get(message.metadata.message_id) for i, message in current.messages.items()}
         faults = {i: check_update(reply, current.model) for i, reply in found.items()}
         table, seats, watch = self.state.clients, current.choice.seats, self.state.watch
+        silent = {seats[i] for i, reply in found.items() if is_silence(reply)}
         spoke = {i: reply for i, reply in found.items() if reply is not None and reply.has_content()}
         losses = {seats[i]: trained_loss(reply, faults[i], self.options.train_loss) for i, reply in spoke.items()}
         watch.hear("train", losses, self.state.rounds)
@@ -294,6 +295,6 @@ class Adapter:
             column[[seats[i] for i, fault in faults.items() if fault is None]] = 0
         for client, fault in {seats[i]: fault for i, fault in faults.items() if fault is not None}.items():
             LOG.warning("fedpick round %d: no update from %s: %s", server_round, table.identities[client], fault)
-            table.quarantine(client, self.state.rounds, self.options.quarantine, training=True)
+            table.quarantine(client, self.state.rounds, self.options.quarantine, training=True, silent=client in silent)
             self.recovery.last_fault = fault
         return {i: reply for i, reply in found.items() if reply is not None and faults[i] is None}

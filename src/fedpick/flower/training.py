@@ -86,6 +86,11 @@ class Round(NamedTuple):
             found[client] = max(min(norm, most), found.get(client, 0.0))
         return found
 
+    def poll_samples(self, batch: int | None, table: ClientTable) -> float:
+        """The samples on which the clients that were asked evaluated the model: all, or those of a mini-batch."""
+        samples = table.sizes()[list(self.choice.asked)]
+        return float(np.minimum(samples, math.inf if batch is None else batch).sum())
+
     def row(self, returned: list[int], weights: NDArray[Any], losses: NDArray[Any], poll_samples: float) -> RoundRow:
         """The row of the history: the seats that returned, their weights and training losses, and the costs."""
         choice, seats = self.choice, self.choice.seats

@@ -1,0 +1,44 @@
+"""What must be known of the runs of real federations before their numbers are compared, in words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedpick.results import Result
+from fedpick.storage import StoredRun
+from fedpick.text import listed
+
+
+def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[StoredRun]) -> tuple[str, ...]:
+    """How many updates were lost, and whether evaluations are of different numbers of clients.
+
+    Args:
+        names: The strategies.
+        results: The result of each.
+        runs: All of their runs, as they are stored.
+    """
+    return tuple(filter(None, (_lost(names, results), _evaluated(runs, several=len(runs) > 1))))
+
+
+def _lost(names: Sequence[str], results: Sequence[Result]) -> str:
+    counts = []
+    for name, result in zip(names, results, strict=True):
+        sent, came = (int(result.records[part].sum()) for part in ("trained", "returned"))
+        counts += [(name, f"{sent - came} of {sent} updates")] if came < sent else []
+    if not counts:
+        return ""
+    whose = [f"{count} of {name}" if len(names) > 1 else count for name, count in counts]
+    return f"{listed(whose)} did not come back, or could not be used."
+
+
+def _evaluated(runs: Sequence[StoredRun], several: bool) -> str:
+    """The numbers of clients that evaluations are of, where they differ; runs of before do not say them."""
+    numbers = np.concatenate([run.arrays.get("evaluations/clients", np.zeros(0, np.int32)) for run in runs])
+    known = numbers[numbers > 0]
+    if not known.size or known.min() == known.max():
+        return ""
+    where = "rounds and runs" if several else "rounds"
+    return (
+        f"Evaluations on clients are of {known.min()} to {known.max()} clients: what they measure is not of the same "
+        f"clients in all {where}."
+    )
