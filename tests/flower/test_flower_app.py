@@ -346,6 +346,28 @@ def test_a_page_and_the_terminal_tell_of_lost_updates_and_of_evaluations_by_diff
         assert f"note: {sentence}\n" in answer.output
 
 
+def test_a_page_tells_who_trained_in_which_rounds_nobody_did_and_who_never_came(tmp_path):
+    def mute(message, answer):
+        asked = "arrays" in message.content and message.content["config"]["server-round"] == 2
+        return None if asked else answer()
+
+    faults = dict.fromkeys(range(4), only("query.loss", mute))
+    federation(tmp_path, faults, fallback="skip", clients=5)
+    report = load_report(tmp_path)
+    assert report.notes == ((2, "no client to train, because no candidate answered the poll; the model stays"),)
+    assert report.client_names[4] == "client 4, never here"
+    page = html.unescape(render_page(report))
+    assert report.notes[0][1] in page
+    assert "Who trained, against who holds the data" in page
+    assert "of all updates that came back, the part that it sent" in page
+    assert "None" not in page.split("Details")[0].split("<script")[0]
+    federation(tmp_path / "more", faults, fallback="skip", clients=5, seed=1)
+    more = RunStore(tmp_path / "more")
+    RunStore(tmp_path).add(more.load(next(iter(more.identities()))))
+    whose = [why.split(":")[0] for _, why in load_report(tmp_path).notes]
+    assert whose == ["pow-d, seed 0", "pow-d, seed 1"]
+
+
 def own_error(message, answer):
     return Message(Error(code=2, reason="no memory"), reply_to=message)
 

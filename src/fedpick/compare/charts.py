@@ -167,11 +167,14 @@ def _profile(compared: Comparison, facts: Facts) -> Chart | None:
         for label, group in zip(names, groups, strict=True):
             value = float(values[group].mean())
             rows.append(dot(name, "", label, value=value, low=value, high=value))
-    text = "Bars: each client's part of the data. Dots: the part of all seats that it held"
+    seats = (
+        "of all updates that came back, the part that it sent" if facts.real else "the part of all seats that it held"
+    )
+    text = f"Bars: each client's part of the data. Dots: {seats}"
     text += "; strong for the baseline and the fastest" if len(compared.names) > 2 else ""
     text += ". Clients by data share"
     text += f"; each place is the mean of {K / len(groups):.0f} of the {K:,} clients." if many else f", all {K}."
-    title = "Who was selected, against who holds the data, %"
+    title = f"Who {'trained' if facts.real else 'was selected'}, against who holds the data, %"
     return _chart("profile", "bars", title, text, "groups of clients" if many else "client", rows)
 
 

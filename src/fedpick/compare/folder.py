@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpick import config
 from fedpick.compare.earlier import read_summary, summary_path
-from fedpick.compare.remarks import remarks_on
+from fedpick.compare.remarks import notes_of, remarks_on
 from fedpick.compare.report import ComparisonReport, PolledRound, compare_results, report_on
 from fedpick.config import Plain, leaves
 from fedpick.experiment import differences, from_plain, result_of
@@ -161,7 +161,7 @@ def _side_by_side(
     own_metric, own_value = _target(plains)
     metric = metric or own_metric or (known[0] if known else "loss")
     value = own_value if value is None and metric == own_metric else value
-    clients = next((tuple(map(str, run.about["clients"])) for run in stored.values() if "clients" in run.about), ())
+    clients = next((result_of(run).clients for run in stored.values() if "clients" in run.about), ())
     comparison = compare_results(plains, results, metric, value, by or "rounds")
     real = not any("data" in plain for plain in plains)
     return ComparisonReport(
@@ -170,7 +170,7 @@ def _side_by_side(
         store.provenance(stored),
         remarks=remarks_on(comparison.names, results, list(stored.values())) if real else (),
         strategies=tuple(_strategy(plain.get("selector")) for plain in plains),
-        notes=tuple((number, why) for run in stored.values() for number, why in run.about.get("notes", ())),
+        notes=notes_of(list(stored.values())),
         dates=store.dates(stored),
         clients=clients,
         polls=_polls(next(iter(stored.values()))) if len(stored) == 1 else (),

@@ -267,7 +267,11 @@ def _details(report: ComparisonReport) -> list[str]:
     if report.notes:
         decisions = [(str(number), why) for number, why in report.notes]
         parts.append(
-            part("folded", "Decisions of the strategy", [table("", ("round", "what it changed, and why"), decisions)])
+            part(
+                "folded",
+                "Decisions of the strategy, and rounds without an answer or without training",
+                [table("", ("round", "what happened, and why"), decisions)],
+            )
         )
     if report.polls:
         columns = ("round", "who was asked, and the loss that each answered", "who trained")

@@ -20,6 +20,20 @@ def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[S
     return tuple(filter(None, (_lost(names, results), _evaluated(runs, several=len(runs) > 1))))
 
 
+def notes_of(runs: Sequence[StoredRun]) -> tuple[tuple[int, str], ...]:
+    """What happened in which round of the runs; of several, each note says of which it is.
+
+    Args:
+        runs: As they are stored.
+    """
+    found = []
+    for run in runs:
+        kind = run.about["experiment"].get("selector", {}).get("kind")
+        whose = f"{kind}, seed {run.about['seed']}: " if len(runs) > 1 else ""
+        found += [(number, f"{whose}{why}") for number, why in run.about.get("notes", ())]
+    return tuple(found)
+
+
 def _lost(names: Sequence[str], results: Sequence[Result]) -> str:
     counts = []
     for name, result in zip(names, results, strict=True):

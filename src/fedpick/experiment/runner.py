@@ -220,7 +220,8 @@ def _complete(
 def result_of(stored: StoredRun) -> Result:
     """The result (one row) of a run that was read back."""
     result = Result.from_arrays(int(stored.about["seed"]), int(stored.about["model_bytes"]), stored.arrays)
-    clients = tuple(map(str, stored.about.get("clients", ())))  # of a federation on Flower
+    known = stored.about.get("clients", ())  # of a federation on Flower; None is one that was expected and never came
+    clients = tuple(f"client {k}, never here" if name is None else str(name) for k, name in enumerate(known))
     return dataclasses.replace(result, clients=clients) if len(clients) == result.share.shape[-1] else result
 
 
