@@ -138,6 +138,25 @@ def test_a_run_that_fails_is_named_with_its_reason_and_its_log_and_the_others_st
     assert here.played == ["rand, seed 0", "pow-d, seed 0", "pow-d, seed 0"]
 
 
+def test_the_strategies_that_do_not_fail_are_compared(here, folder, tmp_path):
+    here.fail = {"pow-d, seed 0": "no data here", "afl, seed 1": "no memory"}
+    arguments = ("--app", folder, *K, "--seeds", 2, "--rounds", 2, "-o", tmp_path / "out", "--workers", 1)
+    answer = compare(*arguments, "--strategies", "rand,pow-d,uniform,afl")
+    assert answer.exit_code == 1
+    first = ["rand, seed 0", "pow-d, seed 0", "uniform, seed 0", "afl, seed 0"]
+    assert here.played == [*first, "rand, seed 1", "uniform, seed 1", "afl, seed 1"]  # pow-d would fail again
+    assert "report.html has the charts" in answer.output
+    first, last = answer.stderr.strip().splitlines()[-2:]
+    assert re.fullmatch(r"compare: the run of pow-d, seed 0 failed \(its log is .*\): no data here", first)
+    assert re.fullmatch(r"compare: the run of afl, seed 1 failed \(its log is .*\): no memory", last)
+    assert load_report(tmp_path / "out").comparison.names == ("rand", "uniform")
+    here.fail = {"rand, seed 0": "no data here"}  # the baseline
+    answer = compare(*arguments, "--strategies", "rand,uniform,full", "--set", "d=5")
+    assert answer.exit_code == 1
+    assert "the run of rand, seed 0 failed" in answer.output
+    assert "has the charts" not in answer.output
+
+
 def test_the_strategy_must_be_wrapped(monkeypatch, tmp_path):
     from flwr.app import Array, ArrayRecord
     from flwr.serverapp.strategy import FedAvg

@@ -585,7 +585,7 @@ def test_mistakes_are_named():
         Selecting(FedAvg(), Rand(m=1), pol_timeout=3)
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'pol_timeout'"):
         type("Mine", (SelectingMixin, FedAvg), {})().select_with(Rand(m=1), pol_timeout=3)
-    with pytest.raises(ValueError, match="batch must be given"):
+    with pytest.raises(ValueError, match=r"batch must be given.*Selecting\(..., batch=32\), got None"):
         Selecting(FedAvg(), PowerOfChoice(m=1, d=2, loss="batch"))
     with pytest.raises(ValueError, match="strategy must be a Strategy of flwr"):
         Selecting("FedAvg", Rand(m=1))

@@ -11,6 +11,7 @@ from fedpick.cli._progress import ProgressBar
 from fedpick.text import shown
 
 STRATEGIES = ("rand", "pow-d", "auto")  # where none are named
+BASELINE = STRATEGIES[0]
 SEEDS = 3
 
 
@@ -48,8 +49,8 @@ def compare_app(
     by: str,
     command: str,
     **wanted: Any,
-) -> Any:
-    """Play what is missing, and compare.
+) -> tuple[Any, str]:
+    """Play what is missing, and compare the strategies all of whose runs are there; also what went wrong in the others.
 
     Args:
         folder: The app's folder.
@@ -90,9 +91,15 @@ def compare_app(
             parts = sum(each.round / (each.rounds + 1) for each in under_way if each.rounds)
             bar.reach("; ".join(map(_at, under_way)), done - (len(runs) - left) + parts)
 
-        play_missing(runs, store, machine, watch)
+        failed = play_missing(runs, store, machine, watch)
+    broken = {run.strategy for run in runs if run.identity in failed}
+    whole = [run for run in runs if run.strategy not in broken]
+    kept, asked = ({run.trial.strategy for run in some} for some in (whole, runs))
+    said = "\n".join(dict.fromkeys(failed.values()))
+    if broken and (len({run.strategy for run in whole}) < 2 or (BASELINE in asked and BASELINE not in kept)):
+        raise ValueError(said)
     report = report_on_runs(
-        [run.identity for run in runs],
+        [run.identity for run in whole],
         store,
         metric=metric,
         value=value,
@@ -100,7 +107,7 @@ def compare_app(
         command=command,
         name=name or app.name,
     )
-    return report
+    return report, said
 
 
 def _at(progress: Any) -> str:

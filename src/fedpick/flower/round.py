@@ -48,7 +48,7 @@ class Adapter:
 
     def __init__(self, selector: Selector[Any], options: Options, strategy: Strategy, inside: Strategy) -> None:
         if selector.poll == "batch" and options.batch is None:
-            raise ValueError("Selecting: batch must be given, the b of the mini-batch that cpow-d asks for, got None")
+            raise ValueError("Selecting: batch must be given, the b of cpow-d: Selecting(..., batch=32), got None")
         self.selector, self.options, self.wrapped, self.inside = selector, options, Wrapped(strategy), inside
         self.wrapped.check_folder(options.folder)
         rows = max(options.clients or 0, least_clients(selector))

@@ -41,8 +41,11 @@ class Progress(NamedTuple):
 
 def play_missing(
     runs: Sequence[AppRun], store: RunStore, machine: Machine, watch: Callable[[int, Sequence[Progress]], None]
-) -> None:
+) -> dict[str, str]:
     """Play those runs that are not in the store yet, several at once; one that was interrupted goes on.
+
+    Returns what went wrong, by the identity of the run. Where a run fails, the strategy is not played with more seeds,
+    which would most often fail alike; the others are.
 
     Args:
         runs: The runs.
@@ -56,6 +59,7 @@ def play_missing(
         left = [run for run in runs if store.load(run.identity) is None]
         at_once, done = machine.at_once(len(left)), len(runs) - len(left)
         active: list[tuple[AppRun, subprocess.Popen[bytes]]] = []
+        failed: dict[str, str] = {}
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: _stop([process for _, process in active]))
             while left or active:
@@ -65,10 +69,14 @@ def play_missing(
                 for each in [each for each in active if each[1].poll() is not None]:
                     active.remove(each)
                     _close(each[1])
-                    _keep(each[0], store, each[1].returncode)
                     done += 1
+                    if (why := _keep(each[0], store, each[1].returncode)) is not None:
+                        failed[each[0].identity] = why
+                        waiting = [run for run in left if run.strategy != each[0].strategy]
+                        done, left = done + len(left) - len(waiting), waiting
                 watch(done, [_progress(run, store) for run, _ in active])
                 time.sleep(0.2)
+    return failed
 
 
 def has_ray() -> bool:
@@ -107,8 +115,8 @@ def _start(run: AppRun, store: RunStore, backend: dict[str, Any]) -> "subprocess
     return process  # it ends where this process does: its input stays open until then
 
 
-def _keep(run: AppRun, store: RunStore, code: int) -> None:
-    """Move the history of a run that has ended to the store; an error where it has failed."""
+def _keep(run: AppRun, store: RunStore, code: int) -> str | None:
+    """Move the history of a run that has ended to the store; where it has failed, what is to be said of that."""
     folder = _folder(run, store)
     played = RunStore(folder)
     found = [stored for identity in played.identities() if (stored := played.load(identity)) is not None]
@@ -116,7 +124,7 @@ def _keep(run: AppRun, store: RunStore, code: int) -> None:
         lines = _log(run, store).read_text(errors="replace").splitlines()
         said = [json.loads(line.removeprefix(FAILED)) for line in lines if line.startswith(FAILED)]
         why = said[-1].removeprefix("compare: ") if said and code else f"it ended with {code} and no round"
-        raise ValueError(f"compare: the run of {run.label} failed (its log is {_log(run, store)}): {why}")
+        return f"compare: the run of {run.label} failed (its log is {_log(run, store)}): {why}"
     about = dict(found[0].about)
     settings = {name: value for name, value in run.settings.items() if name != "seed"}
     code_of = {"name": run.app.name, "digest": run.app.digest, "clients": run.trial.clients, "config": settings}
@@ -125,6 +133,7 @@ def _keep(run: AppRun, store: RunStore, code: int) -> None:
     about = {name: value for name, value in about.items() if name not in own}
     store.save(run.identity, about, found[0].arrays, found[0].summary)
     shutil.rmtree(folder, ignore_errors=True)
+    return None
 
 
 def _stop(processes: list["subprocess.Popen[bytes]"]) -> None:

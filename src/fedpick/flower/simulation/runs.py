@@ -30,12 +30,16 @@ class AppRun:
     trial: Trial
 
     @property
+    def strategy(self) -> str:
+        """The strategy with what was given for it, for people."""
+        given = {"d": self.trial.d, **self.trial.parameters}
+        words = [f"{name} = {value}" for name, value in given.items() if value is not None and name != "m"]
+        return ", ".join([self.trial.strategy, *words])
+
+    @property
     def label(self) -> str:
         """The strategy and the seed, for people."""
-        trial = self.trial
-        given = {"m": trial.m, "d": trial.d, **trial.parameters}
-        words = [f"{name} = {value}" for name, value in given.items() if value is not None and name != "m"]
-        return ", ".join([trial.strategy, *words, f"seed {trial.seed}"])
+        return f"{self.strategy}, seed {self.trial.seed}"
 
     @property
     def identity(self) -> str:
