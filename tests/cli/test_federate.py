@@ -205,6 +205,10 @@ def test_a_run_that_fails_says_its_last_words(tmp_path, stand_ins):
         (["-d", "1", "--seats", "2"], "federate: -d must be at least m=2 and at most K=8, got 1"),
         (["-d", "9"], "federate: -d must be at least m=2 and at most K=8, got 9"),
         (["--strategy", "powd"], "selector must be one of"),
+        (
+            ["--strategy", "rand", "-d", "4"],
+            "federate: -d must be a parameter of the strategy, which rand does not have",
+        ),
     ],
 )
 def test_mistakes_are_named_before_anything_is_started(options, sentence, tmp_path):

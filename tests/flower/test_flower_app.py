@@ -209,6 +209,7 @@ def test_what_is_no_app_gets_one_sentence(tmp_path, content, sentence):
         (("--strategies", "powd"), "did you mean 'pow-d'"),
         (("-m", "9"), "at most the 8 clients, got 9"),
         (("-m", "3", "-d", "2"), "d must be at least 3"),
+        (("--strategies", "rand", "-d", "3"), "selector.d must be a parameter of one of the strategies, got 3"),
         (("--seeds", "0"), "seeds must be at least 1"),
         (("--federation-config", "supernodes=3"), "did you mean 'num-supernodes'"),
     ],

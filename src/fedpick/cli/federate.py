@@ -51,10 +51,15 @@ def federate(
     with cli_errors(debug, ended="; the SuperLink and the SuperNodes are stopped"), ending_signals():
         take_loopback()  # before the imports, which start threads
         from fedpick.flower.demo import build_selector
+        from fedpick.registry import fitting_parameters
 
         seats = m if m is not None else max(clients // 4, 1)
         if seats > clients:
             raise ValueError(f"federate: -m must be at most K={clients}, got {seats}")
+        if d is not None and "d" not in fitting_parameters(strategy):
+            raise ValueError(
+                f"federate: -d must be a parameter of the strategy, which {strategy} does not have, got {d}"
+            )
         candidates = d if d is not None else min(2 * seats, clients)
         if not seats <= candidates <= clients:
             raise ValueError(f"federate: -d must be at least m={seats} and at most K={clients}, got {candidates}")
