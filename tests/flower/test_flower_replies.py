@@ -6,13 +6,13 @@ import random
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAdam, FedAvg
 from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 
 from fedpick import PowerOfChoice, Rand
 from fedpick.flower import Selecting
-from fedpick.flower.replies import check_update, keep_whole, read_identity
+from fedpick.flower.replies import check_update, error_text, keep_whole, read_identity
 
 MODEL = {"w": np.zeros(3, np.float32)}
 
@@ -258,3 +258,19 @@ def test_federations_outlive_clients_that_send_anything():
 def test_many_federations_outlive_clients_that_send_anything():
     for seed in range(6, 300):
         fuzzed_federation(seed)
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (
+            "<class 'ClientAppException'>:<'\nException RuntimeError occurred. Message: disk full'>",
+            "Message: disk full",
+        ),
+        ("<class 'ZeroDivisionError'>:<'division by zero'>", "division by zero"),
+        ("Message: it wants 'a' or <'b'>", "Message: it wants 'a' or <'b'>"),
+    ],
+)
+def test_an_error_is_told_without_what_flower_puts_around_it(reason, text):
+    message = Message(RecordDict(), dst_node_id=3, message_type="train", ttl=10)
+    assert error_text(Message(Error(code=2, reason=reason), reply_to=message)).endswith(text)

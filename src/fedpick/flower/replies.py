@@ -69,8 +69,10 @@ def is_silence(reply: Message | None) -> bool:
 
 
 def error_text(reply: Message) -> str:
-    """The last line of the error in a reply."""
-    lines = [line for line in str(reply.error.reason).strip().splitlines() if line.strip()]
+    """The last line of the error in a reply, less the end of the "<class ...>:<'...'>" that Flower puts around it."""
+    reason = str(reply.error.reason).strip()
+    reason = reason.removesuffix("'>") if ":<'" in reason else reason
+    lines = [line for line in reason.splitlines() if line.strip()]
     return printable(f"error: {lines[-1].strip()}") if lines else "error without a reason"
 
 
