@@ -266,6 +266,31 @@ def test_every_signal_ends_all_processes_and_removes_the_folder(tmp_path, stand_
         process.wait()
 
 
+@pytest.mark.no_cover
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of Linux alone")
+def test_the_superlink_and_the_supernodes_end_with_a_command_that_is_killed(tmp_path, stand_ins):
+    stand_ins()
+    process = started(tmp_path, "--shared-loopback")
+    try:
+        for line in process.stdout:
+            if "round 1" in line:
+                break
+        listing = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+        rows = [tuple(map(int, line.split())) for line in listing.splitlines()]
+        children = [pid for pid, parent in rows if parent == process.pid]
+        others = [pid for pid, parent in rows if parent in children]  # which Flower's own would end
+        assert len(children) == 4  # a SuperLink, two SuperNodes and the run
+        process.kill()
+        until(lambda: not any(map(alive, children)))
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+    for pid in others:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def marked(tmp_path):
     """The processes that have this mark in their environment, which children inherit."""
     found = []

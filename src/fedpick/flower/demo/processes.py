@@ -23,6 +23,13 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",  # many small processes share the cores
     "OPENBLAS_NUM_THREADS": "1",
 }
+# Linux ends a process with its parent, also one that is killed. Not by preexec_fn: with JAX's threads, a fork may hang.
+FOLLOW = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG, which outlives exec
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 class Network:
@@ -90,10 +97,10 @@ class Network:
         return name
 
     def start(self, name: str, command: Sequence[str]) -> None:
-        """Start a process in a group of its own, whose children end with it."""
+        """Start a process in a group of its own, whose children end with it, and which ends with this one."""
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                command, env=self.environment, stdout=log, stderr=log, start_new_session=True
+                _following(command), env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
 
     def run(self, app: Path, settings: dict[str, Any]) -> subprocess.Popen[str]:
@@ -101,7 +108,7 @@ class Network:
         chosen = " ".join(f"{key}={json.dumps(value)}" for key, value in settings.items())  # JSON is TOML here
         command = [_tool("flwr"), "run", str(app), "here", "--stream", "--run-config", chosen]
         pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        process = subprocess.Popen(command, env=self.environment, start_new_session=True, **pipes)
+        process = subprocess.Popen(_following(command), env=self.environment, start_new_session=True, **pipes)
         self.processes[f"run-{process.pid}"] = process
         return process
 
@@ -187,6 +194,13 @@ poll-timeout = 30.0
 train-timeout = 60.0
 folder = ""
 """
+
+
+def _following(command: Sequence[str]) -> list[str]:
+    """A command whose process ends with this one, where the system can do that."""
+    if not sys.platform.startswith("linux"):
+        return list(command)
+    return [sys.executable, "-IS", "-c", FOLLOW, str(os.getpid()), *command]
 
 
 def _path() -> str:
