@@ -13,6 +13,7 @@ from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors, con
 from fedpick.cli._progress import ProgressBar
 from fedpick.text import shown
 
+FILES = ("arena.md", "arena.html", "arena.json")
 SMALL_SEEDS, FULL_SEEDS = 3, 10
 SMALL = "rand,pow-d,rpow-d,auto,afl,clustered-size"
 
@@ -52,7 +53,7 @@ def arena(
     """
     with cli_errors(debug, output), announced("arena", quiet or listed):
         from fedpick.arena import FAMILIES, STRATEGIES, from_plain, markdown, rank, rank_table, render_arena
-        from fedpick.storage import write_atomic
+        from fedpick.storage import check_own, write_atomic
 
         if listed:
             _list(FAMILIES, STRATEGIES)
@@ -62,7 +63,8 @@ def arena(
             wrong = next((name for name, value in chosen.items() if value is not None), None)
             if wrong is not None:
                 raise ValueError(f"arena: {wrong} must not be given with --from, which plays nothing")
-        open_store(output, "arena", "arena.md", "arena.html", "arena.json")
+        check_own("arena", output, FILES)
+        open_store(output, "arena", *FILES)
         if played is not None:
             plain = _read(played)
         else:

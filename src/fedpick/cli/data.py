@@ -94,11 +94,14 @@ def draw(
     with cli_errors(debug, data=folder):
         from fedpick.compare import partition_chart
         from fedpick.report import figure, page, write_chart
-        from fedpick.storage import write_atomic
+        from fedpick.storage import is_own, write_atomic
 
         kind = output.suffix[1:]
         if kind not in ("svg", "pdf", "png", "html"):
             raise ValueError(f"data: output must end in .svg, .pdf, .png or .html, got {str(output)!r}")
+        if output.exists() and not is_own(output):
+            rule = "must be a new file, or one that fedpick drew before"
+            raise ValueError(f"data: output {rule}, got {str(output)!r}, which is another one")
         chart = partition_chart(_summary(task, settings, columns(x, y, client, standardize)))
         if kind == "html":
             write_atomic(output, page(chart.title, [figure(chart)]), owner="data")

@@ -50,6 +50,7 @@ def federate(
     """
     with cli_errors(debug, ended="; the SuperLink and the SuperNodes are stopped"), ending_signals():
         take_loopback()  # before the imports, which start threads
+        from fedpick.compare import check_page
         from fedpick.flower.demo import build_selector
         from fedpick.registry import fitting_parameters
 
@@ -80,6 +81,7 @@ def federate(
         if SHARED and not shared_loopback:
             rule = "--shared-loopback must be given where other users of this machine could reach the SuperLink"
             raise ValueError(f"federate: {rule} ({'; '.join(SHARED)}), got none")
+        check_page(output, "federate")
         _federate(settings, output, quiet)
 
 

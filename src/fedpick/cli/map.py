@@ -41,7 +41,7 @@ def map_(
     """
     with cli_errors(debug, output), announced("map", quiet or listed):
         from fedpick.arena import SOURCES, gather, make_cells, play_cells, read_map, write_map_page
-        from fedpick.storage import write_atomic
+        from fedpick.storage import check_own, write_atomic
 
         if listed:
             for source in SOURCES.values():
@@ -55,8 +55,10 @@ def map_(
             )
             if played is not None:
                 raise ValueError(f"map: {played} must not be given with --docs, which plays nothing")
+            check_own("map", docs, ("when-it-pays.md",))
             typer.echo(str(write_map_page(read_map(table), docs)))
             return
+        check_own("map", output, ("map.csv",))
         names = [name.strip() for name in families.split(";")] if families else list(SOURCES)
         for name in names:
             if name not in SOURCES:

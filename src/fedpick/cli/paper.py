@@ -9,6 +9,8 @@ import typer
 from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors, command_line, console, open_store
 from fedpick.cli._progress import ProgressBar, duration, estimate
 
+PAGES = ("paper.html", "reproduction.md")
+
 
 def paper(
     items: Annotated[list[str] | None, typer.Argument(help="Names of figures and tables; see --list.")] = None,
@@ -68,7 +70,8 @@ def paper(
         if listed:
             _list(selected, size, output)
             return
-        store = open_store(output, "paper", "paper.html", "reproduction.md", "figures")
+        _check_files(output, docs)
+        store = open_store(output, "paper", *PAGES, "figures")
         batches = missing([experiment for item in selected for experiment in item.experiments(size).values()], store)
         work, runs = sum(batch.seconds for batch in batches), sum(len(batch.runs) for batch in batches)
         if runs and not quiet:
@@ -100,6 +103,18 @@ def paper(
         typer.echo(str(pages[0]))
         if all(result.outcome is None for result in results):
             raise typer.Exit(1)
+
+
+def _check_files(output: Path, docs: Path | None) -> None:
+    """Raise where a file of the user's would be overwritten."""
+    from fedpick.storage import check_own
+
+    check_own("paper", output, PAGES)
+    figures = output / "figures"  # which has pictures of fedpick's where there is a page of them
+    if figures.exists() and not (output / PAGES[0]).exists() and not (figures.is_dir() and not any(figures.iterdir())):
+        raise ValueError(f"paper: {figures} must be fedpick's to be written again, and is not; choose another folder")
+    if docs is not None:
+        check_own("paper", docs, PAGES[1:])
 
 
 def _list(items: Any, size: Any, output: Path) -> None:

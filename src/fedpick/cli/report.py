@@ -66,7 +66,7 @@ def report(
     with cli_errors(debug, data=data):
         from fedpick.cli._comparison import say_remarks, show
         from fedpick.cli.compare import check_percent, number
-        from fedpick.compare import load_report, set_aside, write_report
+        from fedpick.compare import check_page, load_report, set_aside, write_report
         from fedpick.results import MLflow, TensorBoard
 
         if where and name is not None:
@@ -82,6 +82,7 @@ def report(
                 summary = None if report.real else _drawn(report)
             except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
                 typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
+            check_page(folder, "report")
             report = set_aside(folder, report)
             running = report.real and refresh > 0
             if tensorboard is not None:

@@ -14,7 +14,7 @@ from fedpick.compare.report import FORMAT, ComparisonReport
 from fedpick.config import Plain
 from fedpick.experiment import from_plain
 from fedpick.registry import nearest
-from fedpick.storage import write_atomic
+from fedpick.storage import check_own, write_atomic
 from fedpick.text import shown
 
 LOG = logging.getLogger("fedpick")
@@ -70,11 +70,14 @@ def summary_path(folder: Path, name: str | None) -> Path:
     return folder / EARLIER / f"{name}.json"
 
 
-def check_page(folder: Path) -> None:
-    """Raise where report.html in a folder is not fedpick's: it is not overwritten."""
-    page = folder / PAGE
-    if page.is_file() and b"fedpick" not in page.read_bytes():
-        raise ValueError(f"compare: {page} must be fedpick's to be written again, and is not; choose another folder")
+def check_page(folder: Path, owner: str = "compare") -> None:
+    """Raise where report.html or summary.json in a folder is not fedpick's: they are not overwritten.
+
+    Args:
+        folder: The folder.
+        owner: Who would write, for the error message.
+    """
+    check_own(owner, folder, (PAGE, SUMMARY))
 
 
 def read_summary(path: Path) -> Plain:
@@ -122,7 +125,7 @@ def _free_name(folder: Path, name: str) -> str:
     """The name, as a file may have it, with a number where an earlier comparison has it."""
     name = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "comparison"
     taken, place = name, 1
-    while (folder / EARLIER / f"{taken}.json").exists():
+    while any((folder / EARLIER / f"{taken}{end}").exists() for end in (".json", ".html")):
         place += 1
         taken = f"{name}-{place}"
     return taken

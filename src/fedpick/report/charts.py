@@ -1,14 +1,12 @@
-"""Charts as plain data, and drawn by Altair for the interactive page and for SVG, PDF and PNG files."""
+"""Charts as plain data, and drawn by Altair for the interactive page and for pictures."""
 
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedpick.report.palette import COLOURS, DASHES, SHAPES
-from fedpick.storage import write_atomic
 
 ChartRow = dict[str, Any]
 POINTS = 80  # of a curve, at most: more are invisible and make pages large
@@ -264,33 +262,3 @@ def _heat_map(chart: Chart, alt: Any) -> Any:
         cells.properties(width=alt.Step(max(6, min(28, 340 // len(labels)))), height=height),
         bars.properties(width=140, height=height),
     )
-
-
-def picture(chart: Chart, kind: Literal["svg", "pdf", "png"]) -> bytes:
-    """The chart as a static picture, the content of a file.
-
-    Args:
-        chart: The chart.
-        kind: Format of the picture.
-
-    >>> from fedpick.report import dot
-    >>> rows = (dot("ours", "", "rand", value=1.0, low=0.5, high=1.5),)
-    >>> picture(Chart("one", "dots", title="One", text="One dot.", rows=rows), "svg")[:4]
-    b'<svg'
-    """
-    import vl_convert
-
-    convert = getattr(vl_convert, f"vegalite_to_{kind}")
-    content = convert(to_plain(chart), **({"ppi": 144} if kind == "png" else {}))
-    return content.encode() if isinstance(content, str) else bytes(content)
-
-
-def write_chart(chart: Chart, path: str | Path) -> Path:
-    """Write the chart to a file, atomically.
-
-    Args:
-        chart: The chart.
-        path: The file, which ends in .svg, .pdf or .png.
-    """
-    kind: Any = Path(path).suffix[1:]
-    return write_atomic(path, picture(chart, kind), owner="report")
