@@ -57,6 +57,16 @@ def test_from_the_command_line(toml, tmp_path):
     assert len(list(RunStore(tmp_path / "runs").identities())) == 6
 
 
+def test_where_to_log_is_checked_where_all_runs_are_stored_too(toml, tmp_path):
+    assert command(toml, "-o", tmp_path / "runs", "-q").exit_code == 0
+    for option, place in (("--tensorboard", toml), ("--mlflow", "nonsense://x")):
+        for name in (("run", toml, "-q", "-o"), ("report",)):
+            answer = CliRunner().invoke(app, [*map(str, name), str(tmp_path / "runs"), option, str(place)])
+            assert (answer.exit_code, answer.output.count("\n")) == (1, 1), answer.output
+            assert "folder must be" in answer.output or "tracking_uri must be" in answer.output
+    assert not (tmp_path / "runs" / "report.html").exists()
+
+
 @pytest.mark.parametrize("name", ["run", "compare"])
 def test_the_csv_file_is_no_file_of_the_user_s(name, toml, tmp_path):
     (tmp_path / "mine.csv").write_text("a,b,y,client\n1,2,0,0\n")
@@ -129,6 +139,10 @@ def test_an_array_is_submitted_and_waited_for(toml, tmp_path, monkeypatch):
         (["--set", "local.tau=x"], "local.tau must be a whole number, got 'x'"),
         (["--set", 'data={kind="arrays", path="none.npz"}'], "path must be an .npz file"),
         (["--set", 'selector={kind="pow-d", m=2, d=60}'], "d must be at most K=6, got 60"),
+        (["--mlflow", "nonsense://x"], "tracking_uri must be a store of MLflow's, such as sqlite:///mlflow.db or a s"),
+        (["--mlflow", ""], "or a server, got ''\n"),
+        (["--tensorboard", "experiment.toml"], "folder must be a folder, got 'experiment.toml', and experiment.toml "),
+        (["--tensorboard", "experiment.toml/logs"], "folder must be a folder, got 'experiment.toml/logs', and "),
         (["--set", "rounds=[5, 6]", "--csv", "all.csv"], "must have the same rounds"),
     ],
 )
@@ -137,6 +151,7 @@ def test_wrong_uses_are_one_sentence(arguments, sentence, toml, tmp_path, monkey
     answer = command(toml, "-o", tmp_path / "runs", "--quiet", *arguments)
     assert answer.exit_code == 1
     assert sentence in answer.output
+    assert answer.output.count("\n") == 1
     assert not (tmp_path / "all.csv").exists()
     assert not list((tmp_path / "runs").glob("under-way/*"))
     with pytest.raises((ValueError, OSError)):

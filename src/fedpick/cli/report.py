@@ -72,6 +72,11 @@ def report(
         if where and name is not None:
             raise ValueError(f"report: where must not be given with --name, as it is of all runs, got {where[0]!r}")
 
+        if tensorboard is not None:
+            TensorBoard(tensorboard).check()
+        if mlflow is not None:
+            MLflow(tracking_uri=mlflow).check()
+
         def write(refresh: int = 0) -> Any:
             asked = metrics_asked(None, metric)[1]
             wanted: Any = {"name": name, "where": tuple(where or ()), "metric": asked, "by": by}

@@ -59,9 +59,13 @@ def run(
         from fedpick.experiment import run as run_all
         from fedpick.results import MLflow, TensorBoard, concatenate
 
-        if (workers > 1 or slurm is not None) and (tensorboard or mlflow):
+        if (workers > 1 or slurm is not None) and not (tensorboard is None and mlflow is None):
             raise ValueError(f"run: workers must be 1 with --tensorboard or --mlflow, got {workers}")
         check_csv("run", csv)
+        makers: list[Any] = [lambda: TensorBoard(tensorboard)] if tensorboard is not None else []
+        makers += [lambda: MLflow(tracking_uri=mlflow)] if mlflow is not None else []
+        for make in makers:
+            make().check()
         experiments = read(file, settings or ())
         for experiment in experiments:
             experiment.check()  # a mistake is an error now, and not after an hour
@@ -70,7 +74,7 @@ def run(
         if number and not quiet:
             typer.echo(estimate(left), err=True)
         stored = sum(len(experiment.seeds) for experiment in experiments) - number
-        if stored and (tensorboard or mlflow):
+        if stored and makers:
             how = f"fedpick report {output} --tensorboard or --mlflow logs them"
             typer.echo(f"run: {stored} runs are stored and not logged again; {how}", err=True)
         if slurm is not None:
@@ -80,8 +84,6 @@ def run(
             _share(experiments, output, workers, ProgressBar(work, quiet))
         with contextlib.ExitStack() as stack:
             whole = stack.enter_context(ProgressBar(work, quiet))
-            makers: list[Any] = [lambda: TensorBoard(tensorboard)] if tensorboard else []
-            makers += [lambda: MLflow(tracking_uri=mlflow)] if mlflow else []
             logs = stack.enter_context(_Logs(makers))
 
             different = differences([experiment.to_plain() for experiment in experiments])

@@ -10,6 +10,7 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.results._optional import import_package, require_package
 from fedpick.results.result import Result
+from fedpick.text import brief, shown
 
 MLFLOW_BATCH = 1000  # metrics that MLflow takes in one call
 
@@ -38,6 +39,12 @@ class TensorBoard:
         self.folder = Path(folder)
         self._news = _News("TensorBoard")
         self._writers: dict[str, Any] = {}
+
+    def check(self) -> None:
+        """Raise where the folder cannot be one; nothing is written."""
+        there = next(path for path in (self.folder, *self.folder.absolute().parents) if path.exists())
+        if not there.is_dir():
+            raise ValueError(f"TensorBoard: folder must be a folder, got {str(self.folder)!r}, and {there} is a file")
 
     def __enter__(self) -> Self:
         return self
@@ -83,13 +90,26 @@ class MLflow:
         self._client: Any = None
         self._runs: dict[str, str] = {}
 
+    def check(self) -> None:
+        """Raise where MLflow cannot open its store; no run is logged."""
+        rule = "tracking_uri must be a store of MLflow's, such as sqlite:///mlflow.db or a server"
+        if self.tracking_uri is not None and not self.tracking_uri.strip():
+            raise ValueError(f"MLflow: {rule}, got {shown(self.tracking_uri)}")
+        library = import_package("MLflow", "mlflow", extra="mlflow")
+        try:
+            self._client = library.MlflowClient(self.tracking_uri)
+            self._client.get_experiment_by_name(self.experiment)
+        except Exception as error:  # of MLflow, of SQLAlchemy, or of a plugin for the scheme
+            raise ValueError(f"MLflow: {rule}, got {shown(self.tracking_uri)}: {brief(error).strip()}") from None
+
     def __enter__(self) -> Self:
         return self
 
     def __call__(self, result: Result) -> None:
         """Log the new evaluations."""
         library, now = import_package("MLflow", "mlflow", extra="mlflow"), int(time.time() * 1000)
-        self._client = self._client or library.MlflowClient(self.tracking_uri)
+        if self._client is None:
+            self.check()
         for name, run, rows in self._news.of(result):
             if name not in self._runs:
                 found = self._client.get_experiment_by_name(self.experiment)
