@@ -143,7 +143,15 @@ def test_rooms_and_names_are_reached_from_the_root():
     assert done.stdout.split() == ["fedpick.sim", "fedpick.theory", "2"]
     import fedpick
 
-    assert sorted(fedpick.__all__) == sorted({*fedpick._NAMES} - {"flower"})
+    public = {*fedpick._NAMES} - {"flower"}
+    typed = {alias.name for node in ast.walk(ast.parse((SOURCE / "__init__.py").read_text()))
+             if isinstance(node, ast.ImportFrom) and node.module != "typing" for alias in node.names}  # fmt: skip
+    for place, names in (("__all__", {*fedpick.__all__}), ("the imports under TYPE_CHECKING", typed - {"flower"})):
+        missing, other = sorted(public - names), sorted(names - public)
+        assert not missing, f"add to {place} of src/fedpick/__init__.py: {', '.join(missing)}"
+        assert not other, f"name in __all__ of src/fedpick/__init__.py, or drop from {place}: {', '.join(other)}"
+    strange = [name for name in fedpick.__all__ if not hasattr(fedpick, name)]
+    assert not strange, f"export from selectors/__init__.py, or give a home in _HOME: {', '.join(strange)}"
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")} - {"cli"}
     assert set(fedpick._ROOMS) == packages | {"registry"}
     for name in dir(fedpick):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedpick import (
+        arena,
         checks,
         compare,
         config,
@@ -75,22 +76,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Public name -> where it is; looked up when it is first asked for, so that `fedpick --help` need not wait for JAX.
-_HOME = {
-    "": "arena checks compare config experiment flower paper registry report results sampling selectors sim storage "
-    "theory",
-    "checks": "LawBrokenError check_selector",
-    "ledger": "Ledger",
-    "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
-    "pytrees": "pytree static",
-    "registry": "STRATEGIES strategy",
-    "selectors": "AFL Auto ClippedLoss ClusteredSimilarity ClusteredSize Cooldown Credits DivFL Explore FedCS FedCor "
-    "Full Halving HiCS KVib LocalLoss Mixture Oort OptimalSampling PowerOfChoice Private QFairLoss REFL Rand "
-    "RankClip Schedule Score Shrinking Switch TiFL UCBCS Unbiased Uniform",
-}
-_NAMES = {name: module for module, names in _HOME.items() for name in names.split()}
-_ROOMS = [name for name, module in _NAMES.items() if not module]
-
 # Without flower, whose extra may be missing: a star takes what is here.
 __all__ = [
     "AFL",
@@ -159,6 +144,23 @@ __all__ = [
     "strategy",
     "theory",
 ]
+
+# Public name -> where it is, of those that are not in `selectors`; looked up when it is first asked for, so that
+# `fedpick --help` need not wait for JAX.
+_HOME = {
+    "": "arena checks compare config experiment flower paper registry report results sampling selectors sim storage "
+    "theory",
+    "checks": "LawBrokenError check_selector",
+    "ledger": "Ledger",
+    "protocol": "Clients Picked Report RoundKeys Selection Selector client_key init_key pick round_keys seat_key",
+    "pytrees": "pytree static",
+    "registry": "STRATEGIES strategy",
+}
+_NAMES = {
+    **dict.fromkeys(__all__, "selectors"),
+    **{name: module for module, names in _HOME.items() for name in names.split()},
+}
+_ROOMS = [name for name, module in _NAMES.items() if not module]
 
 
 def __getattr__(name: str) -> Any:
