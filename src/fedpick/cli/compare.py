@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -122,10 +123,9 @@ def compare(
 ) -> None:
     """Compare strategies on a task: a table, a sentence that says who wins, and a page (report.html).
 
-    TASK is a data set of the registry (synthetic, quadratic, digits, fashion-mnist, or one of installed packages:
-    shakespeare, chem97, insteval, movielens, nycflights, watch), a .toml file, or data of yours: .npz, .csv, .tsv,
-    .parquet, .arrow, LEAF's json, or a folder of LEAF or Hugging Face. With --app it is a Flower app of yours, in any
-    framework, whose strategy is wrapped in fedpick.flower.Selecting.
+    TASK is one of the data sets below, some of which are in packages that you install, a .toml file, or data of yours:
+    .npz, .csv, .tsv, .parquet, .arrow, LEAF's json, or a folder of LEAF or Hugging Face. With --app it is a Flower app
+    of yours, in any framework, whose strategy is wrapped in fedpick.flower.Selecting.
 
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
@@ -165,7 +165,7 @@ def compare(
             if failed:
                 raise ValueError(failed)
             return
-        measured, metric = metrics_asked(metrics, metric)
+        measured, metric = metrics_asked(metrics, metric, _metrics_of(task))
         choices = Choices(
             strategies=names_given,
             m=m,
@@ -235,16 +235,38 @@ def check_percent(command: str, target: str | None, metric: str) -> None:
         raise ValueError(f"{command}: target must be a number where the metric is {metric} ({cure}), got {target!r}")
 
 
-def metrics_asked(metrics: str | None, target: str | None) -> tuple[tuple[str, ...], str | None]:
+def metrics_asked(
+    metrics: str | None, target: str | None, own: Sequence[str] = ()
+) -> tuple[tuple[str, ...], str | None]:
     """The metrics between commas, with that of the target where it is one of the registry's, and the target's name.
 
-    >>> metrics_asked("auc", "f1")
-    (('auc', 'f1'), 'test_f1')
+    Where a metric of the user's has the name of the target, it is the target.
+
+    Args:
+        metrics: The metrics that are asked for.
+        target: The metric of the target.
+        own: The metrics of the file, which are measured anyway.
+
+    >>> metrics_asked("auc", "f1"), metrics_asked("mine.py:f1", "f1")
+    ((('auc', 'f1'), 'test_f1'), (('mine.py:f1',), 'test_f1'))
     """
     from fedpick.metrics import name_on_test_set
 
     asked = split_names(metrics) if metrics is not None else []
     named = (target or "").removeprefix("test_")
-    asked += [named] if named in ROLES["Metric"] else []
-    target = f"test_{named}" if f"test_{named}" in map(name_on_test_set, asked) else target
-    return tuple(dict.fromkeys(asked)), target
+    measured = set(map(name_on_test_set, [*own, *asked]))
+    if named in ROLES["Metric"] and f"test_{named}" not in measured:
+        asked.append(named)
+        measured.add(f"test_{named}")
+    return tuple(dict.fromkeys(asked)), f"test_{named}" if f"test_{named}" in measured else target
+
+
+def _metrics_of(task: str) -> Sequence[str]:
+    """The metrics that a file asks for; none where it is no file, or not right."""
+    from fedpick import config
+
+    try:
+        test = config.read_plain(task)["metrics"]["test"] if task.endswith((".toml", ".json")) else ()
+    except (ValueError, KeyError, TypeError):
+        return ()
+    return [name for name in test if isinstance(name, str)] if isinstance(test, list) else ()
