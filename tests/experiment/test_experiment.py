@@ -16,6 +16,7 @@ from fedpick import AFL, ClippedLoss, PowerOfChoice, Rand, Shrinking
 from fedpick.config import override, unstructure
 from fedpick.experiment import Experiment, Metrics, Run, differences, from_plain, names, plan_batches, read, run
 from fedpick.experiment.code import _sum_of_files, own_code
+from fedpick.registry import ROLES
 from fedpick.sim import (
     CNN,
     MLP,
@@ -120,14 +121,14 @@ WRONG = {
     "local.tau=2.5": "local.tau must be a whole number, got 2.5",
     'local.eta="much"': "local.eta must be a number, got 'much'",
     "local.eta=-1": "Local: eta must be finite and at least 0, got -1.0 (in local)",
-    "local.optimizer=sgdd": "yogi, or package.module:Class, got 'sgdd'; did you mean 'sgd'? (in local)",
+    "local.optimizer=sgdd": "or package.module:Class, got 'sgdd'; did you mean 'sgd'? (in local)",
     "local.batches=epoch": "one of 'distinct', 'replace', 'epochs', got 'epoch'; did you mean 'epochs'?",
     "local.schedule.at=3": "local.schedule must have a kind",
     'local.schedule={kind="step-decay", at=3}': "local.schedule.at must be a list",
     "local=5": "local must be a table",
     "seeds=true": "seeds must be 1 to 100,000 runs, or the seeds themselves, got True",
     'local.schedule={kind="optax", name="cosine"}': "OptaxSchedule: name must be one of",
-    "data.kind=quadratics": "data must have a kind among synthetic, quadratic, digits, fashion-mnist, shakespeare, ",
+    "data.kind=quadratics": f"data must have a kind among {', '.join(ROLES['Data'])}",
     "data={}": "data must have a kind, got {}",
     "data=3": "data must be a table with a kind, got 3",
     'selector={kind="pow"}': "did you mean 'pow-d'?",

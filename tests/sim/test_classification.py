@@ -8,6 +8,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from support import metrics as own
 
 from fedpick import PowerOfChoice, Rand
+from fedpick.registry import ROLES
 from fedpick.results import Result
 from fedpick.sim import (
     Federation,
@@ -217,7 +218,10 @@ def test_they_are_stored_and_read_back(result):
 
 WRONG = {
     "a name": ("f1", "simulate: metrics must be a list, such as"),
-    "unknown": (["f2"], "simulate: metrics must be among f1, auc, calibration, or my.module:metric, got 'f2'; did you"),
+    "unknown": (
+        ["f2"],
+        f"simulate: metrics must be among {', '.join(ROLES['Metric'])}, or my.module:metric, got 'f2'; did you",
+    ),
     "no module": (["no.such:metric"], "registry: 'no.such:metric' must be an importable"),
     "twice": (["f1", f1], "simulate: metrics must have different names, got test_f1, which is given twice"),
     "taken": (["support.metrics:wide", lambda x, y: 0], "simulate: metrics must be names, addresses or functions with"),
