@@ -27,6 +27,18 @@ def is_accuracy(metric: str) -> bool:
     return metric.endswith("accuracy")
 
 
+def check_part(owner: str, parameter: str, metric: str, value: float) -> None:
+    """Raise where the value of an accuracy, one of ``METRICS``, is not a part of 1: it cannot be reached.
+
+    An infinite one is what nothing reaches, and says so.
+
+    >>> check_part("Result", "value", "test_accuracy", 0.8)
+    """
+    if metric in METRICS and is_accuracy(metric) and np.isfinite(value) and not 0 <= value <= 1:
+        rule = f"{parameter} of {metric} must be a part, such as 0.8 for 80 %"
+        raise ValueError(f"{owner}: {rule}, got {value:g}")
+
+
 def name_on_test_set(metric: str) -> str:
     """What a metric of the test set is called in a result, by its name or its address.
 

@@ -144,6 +144,8 @@ WRONG = {
     'model={kind="logistic", objective="crossentropy"}': "did you mean 'cross-entropy'?",
     'selector={kind="nowhere.module:Mine", m=2}': "'nowhere.module:Mine' must be an importable package.module:Class",
     "metrics.target=los": "metrics: target must be one of",
+    'metrics={target="test_accuracy", value=80}': "metrics: value of test_accuracy must be a part, such as 0.8",
+    'metrics={target="worst_accuracy", value=-1}': "metrics: value of worst_accuracy must be a part",
     "metrics.target=loss": "metrics: target and value must be given together, got 'loss', None",
     'local.batches=["epochs", "replace"]': "local.batches must be one value, or several numbers or tables",
     "local.eta=[]": "local.eta must be one value, or several numbers or tables, got []",

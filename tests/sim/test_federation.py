@@ -168,6 +168,7 @@ def test_bad_arguments_of_simulate_get_one_sentence():
         ({"seeds": []}, "simulate: seeds must be one or more numbers, at least 0 and below 2**31, got []"),
         ({"seeds": [-1]}, "simulate: seeds must be one or more numbers, at least 0 and below 2**31, got [-1]"),
         ({"until": ("accuracy", 0.5)}, "simulate: until must be a pair of one of loss, "),
+        ({"until": ("test_accuracy", 80)}, "simulate: until of test_accuracy must be a part, such as 0.8 for 80 %, got 80"),
         ({"until": "loss"}, "simulate: until must be a pair of one of loss, "),
         ({"seeds": 1.5}, "simulate: seeds must be a whole number or whole numbers, got 1.5"),
         ({"selector": Rand}, "simulate: selector must be a strategy, such as PowerOfChoice(m=3, d=6), got <class"),

@@ -423,6 +423,9 @@ def test_targets_confidence_and_early_stop():
     ):
         with pytest.raises(ValueError, match=words):
             whole.rounds_to("loss", wrong)
+    for find in (whole.rounds_to, whole.seconds_to):
+        with pytest.raises(ValueError, match=r"^Result: value of test_accuracy must be a part, such as 0.8 .* got 80$"):
+            find("test_accuracy", 80)
     np.testing.assert_allclose(
         whole.seconds_to("loss", target),
         [whole.records["seconds"][r, : int(n)].sum() for r, n in enumerate(rounds)],

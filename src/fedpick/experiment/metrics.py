@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from fedpick.metrics import METRICS, name_on_test_set
+from fedpick.metrics import METRICS, check_part, name_on_test_set
 from fedpick.text import shown
 from fedpick.validation import flag, one_of, require
 
@@ -47,6 +47,7 @@ class Metrics:
             )
         if self.value is not None:
             require("metrics", "value", self.value, "finite", np.isfinite, one=True)
+            check_part("metrics", "value", str(self.target), self.value)
         for name in ("clients", "model"):
             flag("metrics", name, getattr(self, name))
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, Payload, is_accuracy, traffic
+from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, Payload, check_part, is_accuracy, traffic
 from fedpick.report import Chart, ChartRow, curve, picture, table, to_altair
 from fedpick.results.export import to_frame, write_csv, write_parquet
 from fedpick.validation import one_of, require
@@ -154,6 +154,7 @@ class Result:
 
     def _first(self, metric: str, value: float, where: Numbers | None = None) -> Numbers:
         require("Result", "value", value, "a number to reach", lambda number: ~np.isnan(number), one=True)
+        check_part("Result", "value", metric, value)
         values = self.metric(metric)
         reached = np.isfinite(values) & (values >= value if self.rises(metric) else values <= value)
         reached = reached if where is None else reached & where

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpick.metrics import METRICS
+from fedpick.metrics import METRICS, check_part
 from fedpick.protocol import FACTS, Clients, Selection, Selector, init_key, needs, round_keys
 from fedpick.sim.availability import Availability, Devices, Failures
 from fedpick.sim.classification import NamedMetric
@@ -48,6 +48,7 @@ def check_options(
                 f"simulate: until must be a pair of one of {', '.join(names)} and a number, got {shown(until)}"
             )
         check_direction("simulate", until[0], own)
+        check_part("simulate", "until", *until)
     if watch is not None and not callable(watch):
         raise ValueError(f"simulate: watch must be something to call with a Result, got {shown(watch)}")
     return int(every)
