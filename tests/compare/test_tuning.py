@@ -31,6 +31,13 @@ def test_each_strategy_gets_the_rate_at_which_its_loss_ends_lowest(tmp_path):
         assert one.local.eta > 2e-6
 
 
+def test_a_rate_of_0_cannot_be_tuned(tmp_path):
+    done = CliRunner().invoke(app, ["compare", "quadratic", "--tune", "eta", "--eta", "0", "-o", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "compare: eta must be above 0 to be tuned, got 0" in done.output
+    assert not (tmp_path / "out").exists()
+
+
 def test_only_the_learning_rate_can_be_tuned(tmp_path):
     done = CliRunner().invoke(app, ["compare", "--tune", "tau", "-o", str(tmp_path / "out")])
     assert done.exit_code == 1

@@ -136,6 +136,7 @@ def compare(
             CURRENCIES,
             Choices,
             check_page,
+            check_rates,
             check_target,
             choose_target,
             make_experiments,
@@ -195,6 +196,8 @@ def compare(
         check_direction("compare", metric, resolve_metrics("compare", chosen[0].metrics.test))
         if metric.startswith("test") and not summary.test:
             raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
+        if tune is not None:
+            check_rates(chosen)
         check_page(output)
         store = open_store(output, "compare")
         if shown:

@@ -9,7 +9,7 @@ from fedpick.compare.presets import DEFAULT_STRATEGIES, Choices, choose_target, 
 from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, report_on
 from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target, totals
 from fedpick.compare.tasks import TASKS
-from fedpick.compare.tuning import tune_rates
+from fedpick.compare.tuning import check_rates, tune_rates
 
 __all__ = [
     "COLUMNS",
@@ -21,6 +21,7 @@ __all__ = [
     "ComparisonReport",
     "StrategySummary",
     "check_page",
+    "check_rates",
     "check_target",
     "choose_target",
     "columns_of",

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedpick.experiment import Experiment, load_results, run_in_processes, run_missing
 from fedpick.storage import RunStore
+from fedpick.validation import require
 
 FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0)  # of the task's own learning rate
 STEP, EXTENSIONS = 3.0, 2  # beyond them, where the best is the first or the last
@@ -36,6 +37,7 @@ def tune_rates(
         seeds: How many seeds to try them with.
         workers: Processes that share the work; ``watch`` is for one.
     """
+    check_rates(experiments)
     tried = [list(factors) for _ in experiments]
     losses: list[dict[float, float]] = [{} for _ in experiments]
     for _ in range(1 + EXTENSIONS):
@@ -54,6 +56,16 @@ def tune_rates(
             break
     best = [min(found, key=found.__getitem__) for found in losses]
     return [_at(one, factor) for one, factor in zip(experiments, best, strict=True)]
+
+
+def check_rates(experiments: Sequence[Experiment]) -> None:
+    """Raise where a learning rate is 0: so are the parts of it that would be tried.
+
+    Args:
+        experiments: One for each strategy.
+    """
+    for one in experiments:
+        require("compare", "eta", one.local.eta, "above 0 to be tuned", lambda eta: eta > 0)
 
 
 def _next(found: dict[float, float]) -> list[float]:
