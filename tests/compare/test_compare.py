@@ -20,6 +20,7 @@ from fedpick.cli import app
 from fedpick.compare import COLUMNS, Choices, Comparison, load_report, make_experiments
 from fedpick.compare.targets import leader_of, winner_of
 from fedpick.experiment import names, result_of
+from fedpick.registry import ROLES
 from fedpick.results import median_interval
 from fedpick.sim import Quadratic
 from fedpick.storage import RunStore
@@ -405,7 +406,7 @@ WRONG = {
     "negative rounds": (["compare", "--rounds", "-5"], "rounds must be at least 1", "got -5"),
     "a trace that is not there": (
         ["compare", "synthetic", "--availability", "nofile.csv"],
-        "availability must be one of always,",
+        f"availability must be one of {next(iter(ROLES['Availability']))},",
         "or a file that is there, got 'nofile.csv'",
     ),
     "negative seeds": (["compare", "--seeds", "0"], "seeds must be", "got 0"),
