@@ -318,6 +318,8 @@ def test_the_list(tmp_path):
     [
         (["fig33"], "did you mean 'fig3'?"),
         ([], "say --all, --later or --list"),
+        (["--all", "table1"], "paper: an item must not be named with --all, which has it, got 'table1'"),
+        (["--later", "oort"], "paper: an item must not be named with --later, which has it, got 'oort'"),
         (["fig1", "-o", "FILE"], "cannot be written to"),
     ],
 )
@@ -343,6 +345,22 @@ def test_an_item_from_the_command_line(tmp_path):
     assert [path.name for path in (tmp_path / "docs" / "img").iterdir()] == ["paper-fig1.svg"]
     again = command("fig1", "--quick", "-o", str(tmp_path / "out"))
     assert "paper.html: not written" not in again.output
+
+
+def test_the_page_keeps_the_items_that_it_has(tmp_path):
+    size = ["--quick", "--seeds", "1", "-o", str(tmp_path)]
+    assert command("fedcor", *size).exit_code == 0
+    alone = (tmp_path / "reproduction.md").read_text()
+    assert command("fig1", *size).exit_code == 0
+    for name, mark in (("reproduction.md", "## FedCor: "), ("paper.html", 'id="fedcor"')):
+        assert mark in (tmp_path / name).read_text()
+    both = (tmp_path / "reproduction.md").read_text()
+    assert "## Figure 1: " in both
+    verdict = re.search(r"## FedCor: .*?(?=\n## )", alone, re.DOTALL)[0]
+    assert verdict in both
+    other = command("fig1", "--quick", "-o", str(tmp_path))  # of more seeds
+    assert "paper: the page is made without fedcor: it was of another size\n" in other.output
+    assert 'id="fedcor"' not in (tmp_path / "paper.html").read_text()
 
 
 @pytest.mark.slow

@@ -33,7 +33,8 @@ def paper(
 ) -> None:
     """Reproduce the paper: ours beside the published numbers, with a verdict for every claim.
 
-    Finished runs are kept in the output folder; after an interruption, the same command continues.
+    Finished runs are kept in the output folder; after an interruption, the same command continues. The page keeps the
+    items that it has, as long as they are of the same size.
 
     Examples:
 
@@ -63,7 +64,11 @@ def paper(
         if seeds is not None:
             size = replace(size, name=f"{size.name}, {seeds}-seed", seeds=seeds, draws=seeds)
         others = {item.name for item in LATER}
-        named = {*(items or ()), *(others if later else ()), *(ITEMS.keys() - others if every else ())}
+        groups = (("--all", ITEMS.keys() - others if every else set()), ("--later", others if later else set()))
+        for option, group in groups:
+            for name in (name for name in items or () if name in group):
+                raise ValueError(f"paper: an item must not be named with {option}, which has it, got {name!r}")
+        named = {*(items or ()), *groups[0][1], *groups[1][1]}
         selected = get_items(ITEMS if listed and not named else named)
         if not selected:
             raise ValueError(f"paper: name an item ({', '.join(ITEMS)}), or say --all, --later or --list")
@@ -72,6 +77,7 @@ def paper(
             return
         _check_files(output, docs)
         store = open_store(output, "paper", *PAGES, "figures")
+        selected = get_items({*named, *_on_page(output, size, store, named)})
         batches = missing([experiment for item in selected for experiment in item.experiments(size).values()], store)
         work, runs = sum(batch.seconds for batch in batches), sum(len(batch.runs) for batch in batches)
         if runs and not quiet:
@@ -101,7 +107,7 @@ def paper(
             if outcome is None:
                 typer.echo(f"left out: {item.source} ({left_out}; here: --data)", err=True)
         typer.echo(str(pages[0]))
-        if all(result.outcome is None for result in results):
+        if all(result.outcome is None for result in results if result.item.name in named):
             raise typer.Exit(1)
 
 
@@ -115,6 +121,23 @@ def _check_files(output: Path, docs: Path | None) -> None:
         raise ValueError(f"paper: {figures} must be fedpick's to be written again, and is not; choose another folder")
     if docs is not None:
         check_own("paper", docs, PAGES[1:])
+
+
+def _on_page(output: Path, size: Any, store: Any, named: set[str]) -> list[str]:
+    """The items that the page has already and that are stored complete in this size: it keeps them."""
+    from fedpick.experiment import missing
+    from fedpick.paper import ITEMS, Reproduction
+
+    page = output / PAGES[0]
+    text = page.read_text(errors="replace") if page.is_file() else ""
+    shown = [name for name in ITEMS if f'id="{name}"' in text]
+    same = Reproduction((), size, store, "").extent in text
+    kept = [name for name in shown if same and not missing(ITEMS[name].experiments(size).values(), store)]
+    gone = [name for name in shown if name not in (*kept, *named)]
+    if gone:
+        why = "its runs are gone" if same else "it was of another size"
+        typer.echo(f"paper: the page is made without {', '.join(gone)}: {why}", err=True)
+    return kept
 
 
 def _list(items: Any, size: Any, output: Path) -> None:
