@@ -684,6 +684,10 @@ def test_a_folder_holds_comparisons_by_name(out):
     assert again.exit_code == 0, again.output
     assert json.loads((out / "summary.json").read_text())["names"] == ["rand", "pow-d"]
     assert sorted(path.name for path in (out / "comparisons").iterdir()) == ["with-afl.html", "with-afl.json"]
+    assert fedpick("report", out).exit_code == 0  # named last, it is the one that is shown, as the help says
+    assert json.loads((out / "summary.json").read_text())["name"] == "quadratic"
+    options = CliRunner().invoke(app, ["report", "--help"], env={"COLUMNS": "200"}).output
+    assert "An earlier comparison of the folder, which then is the last. [default: (the last made or named)]" in options
     wrong = fedpick("report", out, "--name", "with-alf")
     assert "name must be one of the comparisons" in wrong.stderr
     assert "did you mean 'with-afl'?" in wrong.stderr

@@ -28,7 +28,10 @@ def report(
         typer.Option(help="What the answer counts in: rounds, bytes, seconds.", show_default="that of the comparison"),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="An earlier comparison of the folder.", show_default="the last")
+        str | None,
+        typer.Option(
+            help="An earlier comparison of the folder, which then is the last.", show_default="the last made or named"
+        ),
     ] = None,
     where: Annotated[
         list[str] | None, typer.Option(help="All runs with this setting, such as local.eta=0.05; repeatable.")
