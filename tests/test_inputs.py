@@ -68,6 +68,7 @@ def nested(depth, wrap):
             "Federation: x and test x must both be bytes (uint8), or neither",
         ),
         (lambda: arrays(test_share=2), "Federation: test_share must be at least 0 and below 1, got 2"),
+        (lambda: arrays(test=(X, Y), test_share=0.1), "Federation: test_share must be 0 where test is given, got 0.1"),
         (lambda: arrays(y=Y[:3], test_share=0.5), "Federation: y must have one entry per sample (6), got shape (3,)"),
         (lambda: arrays(names=3), "Federation: names must be a Names, got 3"),
         (lambda: arrays(num_clients=2**31), "Federation: num_clients must be at most the 6 samples, got 2147483648"),

@@ -192,6 +192,7 @@ class Federation:
         x, y, client, test_x, test_y = (samples(f"Federation: {which}", values) for which, values in given)
         test_x, test_y = (x[:0], y[:0]) if test is None else (test_x, test_y)
         require(cls, "test_share", test_share, "at least 0 and below 1", lambda share: (share >= 0) & (share < 1))
+        require(cls, "test_share", test_share, "0 where test is given", lambda share: (test is None) | (share == 0))
         require(cls, "seed", seed, "at least 0", lambda n: n >= 0, whole=True)
         check_kind(cls, "names", names, Names)
         client, called = numbered("client", client, gaps=num_clients is None)
@@ -209,8 +210,7 @@ class Federation:
         if test is None and test_share and client.ndim == 1:
             out = held_out(client, test_share, seed)
             test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
-        x = narrow("Federation: x", x)
-        test_x = narrow("Federation: test x", test_x)
+        x, test_x = narrow("Federation: x", x), narrow("Federation: test x", test_x)
         check_labels("test y", test_y, len(test_x), empty=True)
         check_mixed("Federation", x, test_x)
         if test_x.shape[1:] != x.shape[1:]:
