@@ -111,8 +111,7 @@ def demands(name: str) -> Demands:
     Demands(needs=('expected_duration', 'upload_duration'), work='K')
     """
     kind = load(find("Selector", name).address)
-    needs: Any = getattr(kind, "needs", ())
-    work: Any = getattr(kind, "work", "K")
+    needs, work = getattr(kind, "needs", ()), getattr(kind, "work", "K")
     own = None if isinstance(needs, property) else tuple(sorted(needs))
     return Demands(own, None if isinstance(work, property) else work)
 
@@ -170,7 +169,8 @@ def find(role: str, name: Any) -> Row | Strategy:
     rows = ROLES[role]
     if isinstance(name, str) and (name in rows or is_address(name)):
         return rows[name] if name in rows else Row(name)
-    choices = f"one of {', '.join(rows)}, or package.module:Class"
+    alone = "one name: cooldown(pow-d) is for command lines, and here a wrapper takes a strategy, such as selector=..."
+    choices = alone if "(" in str(name) else f"one of {', '.join(rows)}, or package.module:Class"
     raise ValueError(f"{role.lower()} must be {choices}, got {shown(name)}{nearest(name, rows)}")
 
 
