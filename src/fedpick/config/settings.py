@@ -30,7 +30,10 @@ def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
         text = path.read_text(encoding="utf-8-sig")  # with or without the mark that Windows puts first
     except OSError as error:
         raise ValueError(f"{owner}: the file {str(path)!r} cannot be read ({brief(error)})") from None
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
+        if path.suffix in (".toml", ".json"):
+            rule = "must be UTF-8 text; save it as such"
+            raise ValueError(f"{owner}: {path} {rule}, got another byte in place {error.start + 1}") from None
         rule = "must be a TOML or JSON file that describes an experiment; data of your own go to fedpick compare"
         raise ValueError(f"{owner}: {rule}, got {str(path)!r}") from None
     try:
@@ -141,6 +144,8 @@ def _axes(
             if not value or not one_kind:
                 rule = "one value, or several numbers or tables"
                 raise ValueError(f"{owner}: {'.'.join(map(str, here))} must be {rule}, got {shown(value)}")
+            if kinds <= {int, float} and len(set(value)) < len(value):
+                raise ValueError(f"{owner}: {'.'.join(map(str, here))} must be different values, got {shown(value)}")
             yield here, value
         elif isinstance(value, list) and list_depth(annotation):  # of tables, which may hold sweeps of their own
             for place, item in enumerate(value):

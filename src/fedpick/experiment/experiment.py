@@ -203,8 +203,13 @@ def read(path: str | Path, settings: Iterable[str] = ()) -> list[Experiment]:
         path: The file; paths to data in it are relative to it.
         settings: Settings such as "selector.d=12" that replace those of the file.
     """
-    plain = config.read_plain(path)
+    plain, given = config.read_plain(path), list[str]()
     for setting in settings:
+        name = setting.partition("=")[0].strip()
+        for other in given:
+            if other == name or other.startswith(f"{name}."):  # what was given first would not count
+                raise ValueError(f"experiment: {other} must be given once, got --set {other} and --set {setting}")
+        given.append(name)
         config.override(plain, setting)
     return from_plain(plain, Path(path).parent)
 
