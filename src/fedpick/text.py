@@ -40,6 +40,15 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """A number of things.
+
+    >>> counted(1, "seed"), counted(2, "strategy", "strategies")
+    ('1 seed', '2 strategies')
+    """
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
+
+
 def few_lines(sentences: Iterable[str]) -> str:
     """Sentences on lines of their own, and how many more there are where they are many.
 

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
+from typer.core import TyperGroup
 
 from fedpick.registry import ROLES
 
@@ -35,6 +37,18 @@ PATH_OPTIONS = ("--output", "-o", "--data", "--docs")  # of this machine
 DISPLAY_OPTIONS = ("--quiet", "-q", "--json", "--debug")  # which change no result
 
 
+class Commands(TyperGroup):
+    """Commands whose names are guessed once: typer and click both do."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command of the first argument."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            said = error.message.split(" Did you mean ")
+            raise click.UsageError(" Did you mean ".join(said[:2]), ctx) from None
+
+
 _INTERRUPTED: list[int] = []  # signals that came
 
 
@@ -49,7 +63,7 @@ def cli_errors(debug: bool, output: Path | None = None, *, data: Path | None = N
     log = logging.getLogger("fedpick")
     log.addHandler(echo)
     log.setLevel(logging.INFO)
-    if data is not None:
+    if data is not None and data.is_dir():
         os.environ["FEDPICK_DATA"] = str(data)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # for "my_module:MyStrategy"
@@ -58,6 +72,8 @@ def cli_errors(debug: bool, output: Path | None = None, *, data: Path | None = N
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UserWarning)
             seen: set[str] = set()
+            if data is not None and not data.is_dir():
+                raise ValueError(f"{_command()}: data must be a folder that is there, got {str(data)!r}")
             warnings.showwarning = lambda message, *where, **more: _note(str(message), seen)
             yield
     except BrokenPipeError:  # whoever read our output has enough
@@ -190,13 +206,30 @@ def check_csv(command: str, path: Path | None) -> None:
     """Raise where --csv names a file that is not such a table of fedpick's: it is not overwritten."""
     from fedpick.storage import is_table_of_runs
 
+    if path is not None and str(path) == "-":
+        raise ValueError(f"{command}: csv must be the path of a file, got '-'")
     if path is not None and path.exists() and not is_table_of_runs(path):
         rule = "must be a new file, or one that --csv wrote before"
         raise ValueError(f"{command}: csv {rule}, got {str(path)!r}, which is another one")
 
 
+def check_filled(command: str, **options: str | None) -> None:
+    """Raise where an option is given and empty: it would not count."""
+    for name, value in options.items():
+        if value is not None and not value.strip():
+            raise ValueError(f"{command}: {name} must not be empty, got {value!r}")
+
+
+def _command() -> str:
+    """The command that is run, without those inside it."""
+    context = click.get_current_context(silent=True)
+    names = context.command_path.split() if context is not None else ["fedpick"]
+    return names[1] if len(names) > 1 else names[0]
+
+
 def columns(x: str | None, y: str | None, client: str | None, standardize: bool) -> dict[str, Any]:
     """The options about columns as ``Choices`` has them."""
+    check_filled(_command(), y=y, client=client)
     names = tuple(name.strip() for name in x.split(",")) if x is not None else ()
     return {"x": names, "y": y, "client": client, "standardize": standardize or None}
 

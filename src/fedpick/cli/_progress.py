@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedpick.cli._common import console, raise_if_interrupted
+from fedpick.text import counted
 
 
 class ProgressBar:
@@ -78,7 +79,8 @@ def estimate(batches: Sequence[Any]) -> str:
         return "0 runs to do"
     compiling = sum(batch.compiling for batch in batches)
     whole = duration(compiling + sum(batch.seconds for batch in batches))
-    return f"{runs} runs to do, about {whole} on two cores, {duration(compiling)} of it to compile them the first time"
+    first = f"{duration(compiling)} of it to compile them the first time"
+    return f"{counted(runs, 'run')} to do, about {whole} on two cores, {first}"
 
 
 def duration(seconds: float) -> str:

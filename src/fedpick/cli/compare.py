@@ -22,6 +22,7 @@ from fedpick.cli._common import (
     Y,
     announced,
     check_csv,
+    check_filled,
     cli_errors,
     columns,
     command_line,
@@ -31,7 +32,7 @@ from fedpick.cli._common import (
 from fedpick.cli._comparison import finish
 from fedpick.cli._progress import RunProgress
 from fedpick.registry import ROLES, split_names
-from fedpick.text import shown
+from fedpick.text import counted, shown
 
 EXAMPLES = """
 Examples:
@@ -153,6 +154,7 @@ def compare(
         value, percent = number(target), str(target).endswith("%")
         one_of("compare", "by", by, tuple(CURRENCIES))
         check_csv("compare", csv)
+        check_filled("compare", name=name)
         called: Any = {"by": by, "command": command_line()}
         if app is not None or federation or workers:
             foreign: Any = {"task": task if task != "synthetic" else None, "eta": eta, "tune": tune, "model": model}
@@ -201,8 +203,8 @@ def compare(
         check_page(output)
         store = open_store(output, "compare")
         if shown:
-            size = f"{len(chosen)} strategies, {len(chosen[0].seeds)} seeds, {chosen[0].rounds} rounds"
-            typer.echo(f"{summary}\n{size}", err=True)
+            size = counted(len(chosen), "strategy", "strategies"), counted(len(chosen[0].seeds), "seed")
+            typer.echo(f"{summary}\n{', '.join(size)}, {counted(chosen[0].rounds, 'round')}", err=True)
         if tune is not None:
             chosen = tune_rates(chosen, store, lambda batch, so_far: raise_if_interrupted())
             rates = (f"{config.describe(one.selector)}: {one.local.eta:g}" for one in chosen)

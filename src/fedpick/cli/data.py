@@ -6,9 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Client, Debug, Settings, Standardize, Task, X, Y, cli_errors, columns
+from fedpick.cli._common import Client, Commands, Debug, Settings, Standardize, Task, X, Y, cli_errors, columns
 
-data = typer.Typer(no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data.")
+data = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data."
+)
 Folder = Annotated[
     Path | None, typer.Option("--data", help="Folder of the data sets.", show_default="FEDPICK_DATA, or the cache")
 ]
@@ -40,7 +42,7 @@ def verify(folder: Folder = None, debug: Debug = False) -> None:
     with cli_errors(debug, data=folder):
         from fedpick.sim import find_fashion_mnist, verify_fashion_mnist
 
-        for path in verify_fashion_mnist(find_fashion_mnist()):
+        for path in verify_fashion_mnist(find_fashion_mnist(folder)):
             typer.echo(f"{path}: as published")
 
 

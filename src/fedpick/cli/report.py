@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Data, Debug, cli_errors, command_line
+from fedpick.cli._common import Data, Debug, check_filled, cli_errors, command_line
 from fedpick.cli.compare import metrics_asked
 
 
@@ -72,6 +72,7 @@ def report(
         from fedpick.compare import check_page, load_report, set_aside, write_report
         from fedpick.results import MLflow, TensorBoard
 
+        check_filled("report", name=name)
         if where and name is not None:
             raise ValueError(f"report: where must not be given with --name, as it is of all runs, got {where[0]!r}")
 

@@ -21,7 +21,7 @@ from fedpick.cli._common import (
     open_store,
 )
 from fedpick.cli._progress import ProgressBar, estimate
-from fedpick.text import brief, shown
+from fedpick.text import brief, counted, shown
 
 # Parameters of any cluster; the others get SLURM's prefix.
 SHARED = ("name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node")
@@ -171,7 +171,7 @@ def _show(experiments: Any, found: Any) -> None:
     target = experiments[0].metrics
     seeds = max(len(result.runs) for result in found)
     table = Table(
-        title=f"after the last round, {seeds} seeds",
+        title=f"after the last round, {counted(seeds, 'seed')}",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1),

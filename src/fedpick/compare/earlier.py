@@ -58,6 +58,7 @@ def summary_path(folder: Path, name: str | None) -> Path:
         folder: The folder.
         name: Its name.
     """
+    name = None if name is None else _file_name(name)  # as it is stored
     last = folder / SUMMARY
     current = (_glance(last) or {}).get("name")
     if name is None or name == current:
@@ -121,9 +122,14 @@ def _glance(path: Path) -> Plain | None:
         return None
 
 
+def _file_name(name: str) -> str:
+    """A name as that of a file."""
+    return re.sub(r"[^\w.-]+", "-", name).strip(".-") or "comparison"
+
+
 def _free_name(folder: Path, name: str) -> str:
     """The name, as a file may have it, with a number where an earlier comparison has it."""
-    name = re.sub(r"[^\w.-]+", "-", name).strip(".-") or "comparison"
+    name = _file_name(name)
     taken, place = name, 1
     while any((folder / EARLIER / f"{taken}{end}").exists() for end in (".json", ".html")):
         place += 1

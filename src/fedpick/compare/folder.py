@@ -17,7 +17,7 @@ from fedpick.compare.report import ComparisonReport, PolledRound, compare_result
 from fedpick.config import Plain, leaves
 from fedpick.experiment import differences, from_plain, result_of
 from fedpick.protocol import Selector
-from fedpick.registry import STRATEGIES
+from fedpick.registry import STRATEGIES, nearest
 from fedpick.results import Result, concatenate
 from fedpick.storage import RunStore, StoredRun
 
@@ -75,6 +75,7 @@ def load_report(
     stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
+    _check_where(where, [leaves(run.about["experiment"]) for run in stored.values()])
     stored = {identity: run for identity, run in stored.items() if _has(run.about["experiment"], where)}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
@@ -130,6 +131,14 @@ def report_on_runs(
         raise ValueError(f"report: {str(store.folder)!r} {rule}; run compare again")
     wanted: Any = {"metric": metric, "value": value, "by": by, "command": command, "name": name}
     return _side_by_side(store, stored, ACCURACY_FIRST, identities=tuple(identities), **wanted)
+
+
+def _check_where(where: Sequence[str], runs: Sequence[Plain]) -> None:
+    """Raise where a setting is one that no run has."""
+    known = sorted({path for run in runs for path in run})
+    for path in (setting.partition("=")[0].strip() for setting in where):
+        if path not in known and not any(each.startswith(f"{path}.") for each in known):
+            raise ValueError(f"report: where must be a setting of the runs, got {path!r}{nearest(path, known)}")
 
 
 def _has(plain: Plain, where: Sequence[str]) -> bool:

@@ -1,0 +1,129 @@
+"""What an option cannot mean is refused in one sentence, before anything is played."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fedpick import strategy
+from fedpick.cli import app
+
+TOML = """
+rounds = 2
+seeds = 1
+[data]
+kind = "quadratic"
+K = 6
+[model]
+kind = "quadratic"
+[local]
+tau = 1
+b = 1
+eta = 1e-5
+[selector]
+kind = "pow-d"
+m = 2
+d = 3
+"""
+FEW = ["--strategies", "rand,pow-d", "--rounds", "2", "--seeds", "1", "-q"]
+
+
+def fedpick(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDPICK_DATA", raising=False)
+    Path("plain.toml").write_text(TOML)
+    Path("latin.toml").write_bytes(("# é\n" + TOML).encode("latin-1"))
+    Path("twice.toml").write_text(TOML.replace("d = 3", "d = [3, 3]"))
+    Path("empty").mkdir()
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    np.savez("mine.npz", x=x, y=np.arange(40) % 2, client=np.arange(40) % 4)
+
+
+WRONG = {
+    "no UTF-8": (["run", "latin.toml"], "experiment: latin.toml must be UTF-8 text; save it as such, got another byte"),
+    "no data": (["compare", "mine.npz", "--data", "nope"], "compare: data must be a folder that is there, got 'nope'"),
+    "no data to run": (["run", "plain.toml", "--data", "nope"], "run: data must be a folder that is there, got 'nope'"),
+    "no data to verify": (
+        ["data", "verify", "--data", "nope"],
+        "data: data must be a folder that is there, got 'nope'",
+    ),
+    "empty data": (["data", "verify", "--data", "empty"], "FashionMNIST: data must be a folder with train-images"),
+    "a setting twice": (
+        ["run", "plain.toml", "--set", "seeds=1", "--set", "seeds=2"],
+        "experiment: seeds must be given once, got --set seeds and --set seeds=2",
+    ),
+    "a setting and its table": (
+        ["run", "plain.toml", "--set", "local.eta=1", "--set", "local={tau=1, b=1, eta=2}"],
+        "experiment: local.eta must be given once, got --set local.eta and --set local={",
+    ),
+    "a value twice": (["run", "twice.toml"], "experiment: selector.d must be different values, got [3, 3]"),
+    "an empty client": (["compare", "mine.npz", "--client", ""], "compare: client must not be empty, got ''"),
+    "an empty column": (["data", "describe", "mine.npz", "--y", " "], "data: y must not be empty, got ' '"),
+    "an empty name": (["compare", "mine.npz", "--name", ""], "compare: name must not be empty, got ''"),
+    "a report of no name": (["report", "empty", "--name", ""], "report: name must not be empty, got ''"),
+    "a table to nowhere": (["compare", "mine.npz", "--csv", "-"], "compare: csv must be the path of a file, got '-'"),
+    "a run to nowhere": (["run", "plain.toml", "--csv", "-"], "run: csv must be the path of a file, got '-'"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_would_not_count_is_refused(case, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    arguments, sentence = WRONG[case]
+    done = fedpick(*arguments)
+    lines = [line for line in done.stderr.strip().splitlines() if not line.endswith(" ...")]  # said after a second
+    assert (done.exit_code, len(lines)) == (1, 1), done.output
+    assert lines[0].startswith(sentence)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_field_of_a_table_that_was_set_may_be_set_after_it():
+    done = fedpick("run", "plain.toml", "-q", "--set", 'selector={kind="rand", m=1}', "--set", "selector.m=2")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_comparison_is_found_by_the_name_that_it_was_given():
+    assert fedpick("compare", "quadratic", *FEW, "--name", "../x y").exit_code == 0
+    assert fedpick("compare", "quadratic", *FEW, "--rounds", "3").exit_code == 0
+    done = fedpick("report", "comparison", "--name", "../x y")
+    assert done.exit_code == 0, done.output
+    assert json.loads(Path("comparison/summary.json").read_text())["experiments"][0]["rounds"] == 2
+
+
+def test_a_setting_that_no_run_has_is_guessed():
+    assert fedpick("run", "plain.toml", "-q").exit_code == 0
+    done = fedpick("report", "results", "--where", "local.et=0.05")
+    assert done.stderr == "report: where must be a setting of the runs, got 'local.et'; did you mean 'local.eta'?\n"
+    assert (
+        "must hold runs where local.eta=7, and has none"
+        in fedpick("report", "results", "--where", "local.eta=7").stderr
+    )
+
+
+def test_a_command_is_guessed_once():
+    for arguments, name in ((["compair"], "compare"), (["data", "drow"], "draw")):
+        done = fedpick(*arguments)
+        assert done.exit_code == 2
+        assert done.stderr.count("Did you mean") == done.stderr.count(f"'{name}'") == 1
+
+
+def test_one_is_said_in_the_singular():
+    done = fedpick("compare", "quadratic", "--strategies", "rand", "--rounds", "2", "--seeds", "1")
+    assert "\n1 strategy, 1 seed, 2 rounds\n" in done.stderr
+    run = fedpick("run", "plain.toml")
+    assert "1 run to do" in run.stderr
+    assert "after the last round, 1 seed" in run.stdout
+
+
+def test_the_form_of_command_lines_is_told_apart():
+    with pytest.raises(ValueError, match=r"^selector must be one name: .* is for command lines") as error:
+        strategy("cooldown(pow-d)", m=3, d=6)
+    assert "oort" not in str(error.value)
+    assert strategy("cooldown", selector=strategy("pow-d", m=3, d=6)).selector.d == 6
