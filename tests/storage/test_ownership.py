@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from fedpick.cli import app
 from fedpick.report import Chart, dot, picture
-from fedpick.storage import MARKS, is_own, write_atomic
+from fedpick.storage import is_own, write_atomic
+from fedpick.storage.ownership import MARKS
 
 SMALL = ("quadratic", "--strategies", "rand,pow-d", "--rounds", "4", "--seeds", "2", "-q")
 CHART = Chart("one", "dots", title="One", text="One dot.", rows=(dot("ours", "", "rand", value=1, low=0, high=2),))

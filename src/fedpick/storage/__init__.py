@@ -3,13 +3,12 @@
 from fedpick.storage.atomic import atomic_file, write_atomic
 from fedpick.storage.cache import cache_folder, cached_text
 from fedpick.storage.journal import Journal
-from fedpick.storage.ownership import MARKS, check_own, is_own
+from fedpick.storage.ownership import check_own, is_own
 from fedpick.storage.provenance import Provenance, device, file_sha256, plain_numbers, usable_cores, versions
 from fedpick.storage.run_store import RunStore, StoredRun, is_table_of_runs
 from fedpick.storage.state import ForeignStateError, State, StateError, load_state, save_state
 
 __all__ = [
-    "MARKS",
     "ForeignStateError",
     "Journal",
     "Provenance",

@@ -22,6 +22,9 @@ def is_own(path: Path) -> bool:
 
     Args:
         path: The file; its mark is that of its name, or else the word fedpick, which pages and pictures have.
+
+    >>> is_own(Path(__file__)), is_own(Path(__file__).parent)
+    (True, False)
     """
     if not path.is_file():
         return False
@@ -36,6 +39,8 @@ def check_own(owner: str, folder: Path, names: Iterable[str]) -> None:
         owner: Who would write, for the error message.
         folder: The folder.
         names: The names of the files.
+
+    >>> check_own("paper", Path("a folder that is not there"), ["paper.html"])
     """
     for path in (folder / name for name in names):
         if path.exists() and not is_own(path):
