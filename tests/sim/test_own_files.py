@@ -543,3 +543,62 @@ def test_a_word_among_numbers_is_named(tmp_path, caplog):
     assert "f2 is left out because of 'n/a?'" in caplog.text
     with pytest.raises(ValueError, match=r"f2 must be numbers, got 'n/a\?'"):
         Arrays(str(file), x=("f2",)).federation()
+
+
+@pytest.mark.parametrize("polars", [True, False])
+@pytest.mark.parametrize("word", ["NA", "N/A", "n/a", "null", "None", "NaN", "-", "?", " ", ""])
+def test_a_word_for_a_missing_number_is_an_empty_cell(word, polars, tmp_path, monkeypatch):
+    if not polars:
+        monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
+    file = tmp_path / "gap.csv"
+    rows = [f"c{i % 3},{i},{word if i == 4 else i / 2},{i % 2}" for i in range(12)]
+    file.write_text("\n".join(["client,f1,f2,label", *rows]))
+    with pytest.raises(ValueError, match=r"got NaN or infinity in line 6, column f2$"):
+        Arrays(str(file)).federation()
+    file.write_text("\n".join(["f1,client,label", *(f"{i},{word if i == 4 else i % 3},a" for i in range(12))]))
+    with pytest.raises(ValueError, match="client must be known for every sample, got none in line 6"):
+        Arrays(str(file)).federation()
+
+
+def test_among_words_such_a_word_is_a_name(tmp_path):
+    file = tmp_path / "names.csv"
+    file.write_text("f1,client,label\n1,NA,None\n2,EU,big\n3,NA,None\n")
+    names = Arrays(str(file), test_share=0.0).federation().names
+    assert (names.clients, names.labels) == (("EU", "NA"), ("None", "big"))
+
+
+@pytest.mark.parametrize("polars", [True, False])
+def test_blanks_around_names_and_commas_at_the_end_mean_nothing(polars, tmp_path, monkeypatch):
+    if not polars:
+        monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
+    file = tmp_path / "blanks.csv"
+    file.write_text(" a , b , client , y ,,\n1, 2,p,0,,\n3, 4,q,1,,\n")
+    columns = files.read_table(str(file)).columns
+    assert list(columns) == ["a", "b", "client", "y"]
+    assert Arrays(str(file), test_share=0.0).federation().x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    file.write_text(" a ,a,client,y\n1,2,p,0\n")
+    with pytest.raises(ValueError, match="must have a name for each column, got 'a' twice"):
+        files.read_table(str(file))
+
+
+def test_numbers_with_marks_between_thousands_are_named(tmp_path, caplog):
+    file = tmp_path / "thousands.csv"
+    file.write_text('f1,f2,note,client,label\n1,"1,000.5",fine,p,0\n2,"2,000.5",fine,q,1\n')
+    Arrays(str(file)).federation()
+    assert "f2 is left out because of '1,000.5'" in caplog.text
+    assert "note is left out" not in caplog.text
+
+
+def test_samples_of_different_lengths_are_told(tmp_path):
+    file = tmp_path / "ragged.json"
+    data = {"p": {"x": [[1, 2], [3, 4]], "y": [0, 1]}, "q": {"x": [[1, 2, 3]], "y": [1]}}
+    file.write_text(json.dumps({"users": ["p", "q"], "user_data": data}))
+    with pytest.raises(
+        ValueError, match="x must have the same length in all samples, got 2 numbers in row 0 and 3 in row 2"
+    ):
+        Arrays(str(file)).federation()
+
+
+def test_an_empty_name_of_inputs_gets_a_sentence(csv):
+    with pytest.raises(ValueError, match=r"x must be names of columns, or patterns such as 'pixel\*', got ''"):
+        Arrays(str(csv), x=("",), client="station").federation()

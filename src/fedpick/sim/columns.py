@@ -2,6 +2,7 @@
 
 import fnmatch
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.registry import nearest
+from fedpick.sim.cells import MISSING
 from fedpick.sim.rows import few
 
 LOG = logging.getLogger("fedpick")
@@ -80,7 +82,7 @@ def choose_columns(
         called = [name if name else "a column without a name" for name in left]
         told.append(f"x = {few(inputs)}" + (f" (without {few(called)})" if left else ""))
         told += [
-            f"{name} is left out because of {_words(columns[name])[0]!r}" for name in left if _mixed(columns[name])
+            f"{name} is left out because of {_words(columns[name])[0]!r}" for name in left if _nearly(columns[name])
         ]
     if told:  # who loses columns is to hear of it without asking
         level = logging.WARNING if left else logging.INFO
@@ -101,6 +103,8 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
             if pattern in others:
                 raise ValueError(f"{owner}: x must be other columns than the labels' and the clients', got {pattern!r}")
             matched = [name for name in rest if name == pattern or fnmatch.fnmatchcase(name, pattern)]
+            if not matched and not pattern.strip():
+                raise ValueError(f"{owner}: x must be names of columns, or patterns such as 'pixel*', got {pattern!r}")
             if not matched:
                 raise ValueError(f"{owner} must hold {pattern}, got {few(columns)}{nearest(pattern, columns)}")
             found += matched
@@ -123,9 +127,9 @@ def _are_row_numbers(name: str, column: Numbers) -> bool:
 
 
 def _words(column: Numbers) -> list[Any]:
-    """The values of a column that are no numbers; empty ones are no words.
+    """The values of a column that are no numbers; a missing one is no word.
 
-    >>> _words(np.array(["1", "", "n/a?", "2.5"]))
+    >>> _words(np.array(["1", "", "NA", "n/a?", "2.5"]))
     ['n/a?']
     """
 
@@ -133,15 +137,25 @@ def _words(column: Numbers) -> list[Any]:
         try:
             float(value)
         except (TypeError, ValueError):
-            return str(value).strip() == ""
+            return str(value).strip().lower() in MISSING
         return True
 
     return [value for value in column.ravel().tolist() if not is_number(value)]
 
 
-def _mixed(column: Numbers) -> bool:
-    """Whether a column of text has numbers, too, and so may have been meant as an input."""
-    return column.dtype.kind in "OUS" and 0 < len(_words(column)) < column.size
+def _nearly(column: Numbers) -> bool:
+    """Whether a column of text has numbers, too, or words such as 1,000.5, and so may have been meant as an input."""
+    words = _words(column) if column.dtype.kind in "OUS" else []
+    return bool(words) and (len(words) < column.size or re.match(r"\s*[-+]?\d", str(words[0])) is not None)
+
+
+def _check_lengths(column: Numbers, what: str) -> None:
+    """Raise where a column is of lists that differ in length."""
+    lengths = [len(row) if isinstance(row, list | np.ndarray) else 0 for row in column.tolist()]
+    other = next((row for row, length in enumerate(lengths) if length != lengths[0]), None)
+    if other is not None:
+        found = f"{lengths[0]} numbers in row 0 and {lengths[other]} in row {other}"
+        raise ValueError(f"{what} must have the same length in all samples, got {found}")
 
 
 def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: str) -> Numbers:
@@ -157,7 +171,8 @@ def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: st
     """
     for name in names:
         if columns[name].dtype.kind not in "iufb":
-            found = (_words(columns[name]) or [columns[name].dtype.name])[0]
+            _check_lengths(columns[name], f"{owner}: {name}")
+            found = (_words(columns[name]) or columns[name].ravel().tolist() or [columns[name].dtype.name])[0]
             raise ValueError(f"{owner}: {name} must be numbers, got {found!r}")
     if len(names) == 1 and (names[0] in WHOLE or columns[names[0]].ndim > 1):
         return columns[names[0]]

@@ -1,10 +1,9 @@
 """Tables of samples from files, by what they are: CSV, Parquet, Arrow, LEAF's json, Hugging Face's folders, .npz."""
 
-import contextlib
 import csv
 import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.sim.archives import read_archive
+from fedpick.sim.cells import opened, read_cells
 from fedpick.sim.rows import as_array, plain
 from fedpick.text import brief
 
@@ -67,9 +67,10 @@ def read_table(path: str) -> Table:
         if file.suffix == ".json":
             return _leaf([file], file)
         if file.suffix in (".csv", ".tsv"):
-            return _csv(file)
+            cells, written = read_cells(file)
+            return Table(cells, first=2, unit="line", written=written)
         if file.suffix == ".parquet":
-            return Table(of_frame(_opened("read_parquet", file)))
+            return Table(of_frame(opened("read_parquet", file)))
         return Table(_ipc(file))
     except UnicodeDecodeError as error:
         found = f"the byte {error.object[error.start : error.start + 1]!r}"
@@ -120,90 +121,11 @@ def _is_struct(array: Numbers) -> bool:
     return array.dtype == object and len(array) > 0 and isinstance(array[0], Mapping)
 
 
-def _csv(file: Path) -> Table:
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        head = lines.readline()
-    mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
-    names = next(csv.reader([head], delimiter=mark), [])
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"Arrays: {str(file)!r} must have a name for each column, got {twice!r} twice")
-    columns, written = {}, {}
-    for name, cells in zip(names, _split(file, mark, names), strict=True):
-        texts = np.array(cells, str)
-        columns[name] = _parsed(texts, mark)
-        if columns[name].dtype == np.int64 and _padded(texts):
-            written[name] = texts
-    return Table(columns, first=2, unit="line", written=written)
-
-
-def _padded(texts: Numbers) -> bool:
-    """Whether some of the whole numbers in a column have zeros in front, as codes do.
-
-    >>> _padded(np.array(["007", "12"])), _padded(np.array(["0", "70"]))
-    (True, False)
-    """
-    signs = texts.view("U1").reshape(len(texts), texts.dtype.itemsize // 4)
-    return signs.shape[1] > 1 and bool(((signs[:, 0] == "0") & np.isin(signs[:, 1], list("0123456789"))).any())
-
-
-def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
-    """The cells of a CSV file as texts, by column; polars is faster, and what they mean is decided in one place."""
-    if importlib.util.find_spec("polars") is not None:
-        with contextlib.suppress(ValueError):  # Python's own reader names the line
-            frame = _opened("read_csv", file, separator=mark, infer_schema_length=0)
-            while len(frame) and not any(value is not None for value in frame.row(-1)):  # empty lines at the end
-                frame = frame[:-1]
-            if frame.width == len(names):
-                return [column.fill_null("") for column in frame.get_columns()]
-    with file.open(encoding="utf-8-sig", newline="") as lines:
-        rows = list(csv.reader(lines, delimiter=mark))[1:]
-    while rows and not any(rows[-1]):
-        rows.pop()
-    for place, row in enumerate(rows):
-        if not row:  # an empty line is one of empty cells
-            rows[place] = [""] * len(names)
-        elif len(row) != len(names):
-            rule = f"must have {len(names)} cells in every line"
-            raise ValueError(f"Arrays: {str(file)!r} {rule}, got {len(row)} in line {place + 2}")
-    return list(zip(*rows, strict=True)) if rows else [()] * len(names)
-
-
-def _parsed(texts: Numbers, mark: str) -> Numbers:
-    """Cells of a CSV file as numbers, or true and false, where all are so; between semicolons a comma is a point."""
-    points = np.char.replace(texts, ",", ".") if mark == ";" else texts
-    try:
-        numbers = np.where(texts == "", "nan", points).astype(float)
-    except ValueError:
-        flags = np.char.lower(texts)
-        return flags == "true" if np.isin(flags, ("true", "false")).all() else texts
-    if not np.isfinite(numbers).all() or not (numbers == np.floor(numbers)).all():
-        return numbers
-    if np.abs(numbers).max(initial=0) < 2**53:
-        return numbers.astype(np.int64)
-    try:  # all digits count, as in the ids of users
-        return np.array([int(text) for text in points.tolist()], np.int64)
-    except ValueError:  # such as 1e20
-        return numbers
-    except OverflowError:
-        return texts
-
-
 def _ipc(file: Path) -> dict[str, Numbers]:
     """An Arrow file, or a stream of Arrow as Hugging Face writes it."""
     with file.open("rb") as content:
         is_file = content.read(6) == b"ARROW1"
-    return of_frame(_opened("read_ipc" if is_file else "read_ipc_stream", file))
-
-
-def _opened(reader: str, file: Path, **options: Any) -> Any:
-    """What a reader of polars makes of a file; of a name such as a[1].csv it would make a pattern, and read a1.csv."""
-    polars = _polars(f"{file.suffix} files")
-    try:
-        with file.open("rb") as content:
-            return getattr(polars, reader)(content, **options)
-    except polars.exceptions.PolarsError as error:
-        raise ValueError(f"Arrays: {str(file)!r} must be a table, got an error: {brief(error)}") from None
+    return of_frame(opened("read_ipc" if is_file else "read_ipc_stream", file))
 
 
 def _is_hugging_face(folder: Path) -> bool:
@@ -285,11 +207,3 @@ def _leaf_columns(files: list[Path]) -> dict[str, Numbers]:
             parts["y"] += data["y"]
             parts["client"] += [user] * len(data["y"])
     return {name: _column(values) for name, values in parts.items()}
-
-
-def _polars(what: str) -> Any:
-    if importlib.util.find_spec("polars") is None:
-        raise ModuleNotFoundError(
-            f"Arrays: {what} need polars; install it with pip install 'fedpick[frames]', or '.[frames]' in a clone"
-        )
-    return importlib.import_module("polars")

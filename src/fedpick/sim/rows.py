@@ -149,12 +149,13 @@ def _check_rows(good: Any, rule: str, values: Any) -> None:
         raise ValueError(f"{rule}, got {values if isinstance(values, str) else values[row]} in row {row}")
 
 
-def narrow(name: str, x: Numbers) -> Numbers:
+def narrow(name: str, x: Numbers, columns: Sequence[str] = ()) -> Numbers:
     """Bytes stay bytes; all other numbers become float32, and must be finite in it.
 
     Args:
         name: What error messages begin with, such as "Federation: x".
         x: Inputs, a row per sample.
+        columns: What its columns are called, where each is one of a table.
     """
     if x.dtype.kind not in "iufb" or x.ndim < 1:
         raise ValueError(f"{name} must be numbers, a row per sample, got dtype {x.dtype}, shape {x.shape}")
@@ -169,7 +170,8 @@ def narrow(name: str, x: Numbers) -> Numbers:
         finite = np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)
         if not finite.all():
             row = first + int(np.flatnonzero(~finite)[0])
-            raise ValueError(f"{name} must be finite in float32, got NaN or infinity in row {row}")
+            where = f"row {row}" + (f", column {columns[np.isfinite(x[row]).argmin()]}" if len(columns) > 1 else "")
+            raise ValueError(f"{name} must be finite in float32, got NaN or infinity in {where}")
     return x
 
 

@@ -1,6 +1,7 @@
 """A federation from a table of samples: names become numbers, a part becomes the test set, inputs are standardised."""
 
 import contextlib
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -72,7 +73,7 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
     test = None if table.test is None else _test(table.test, roles.x, roles.y, owner)
     holders = None if partition is not None else table.written.get(roles.client, columns[roles.client])
     with _counted(table, owner):
-        x = narrow("x", x)
+        x = narrow("x", x, roles.x)
         y, test_y, labels = _labels(y, None if test is None else test[1], roles.y, table.words.get(roles.y, ()))
         if partition is None:
             client = plain(holders)
@@ -85,7 +86,7 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
         out = held_out(client, how.test_share, how.seed)
         test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
     else:
-        test_x = narrow(f"{owner}: test x", test[0])
+        test_x = narrow(f"{owner}: test x", test[0], roles.x)
         check_mixed(owner, x, test_x)
     if how.standardize:
         x, test_x = _standardized(x, test_x)
@@ -175,6 +176,6 @@ def _counted(table: Table, owner: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        text, found, row = str(error).rpartition(" in row ")
-        counted = f"{text} in {table.unit} {int(row) + table.first}" if found and row.isdigit() else str(error)
+        found = re.fullmatch(r"(.* in )row (\d+)(, column .*)?", str(error), re.DOTALL)
+        counted = f"{found[1]}{table.unit} {int(found[2]) + table.first}{found[3] or ''}" if found else str(error)
         raise ValueError(f"{owner}: {counted}") from None

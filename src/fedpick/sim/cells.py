@@ -1,0 +1,135 @@
+"""The cells of CSV files, by column: numbers, true and false, or texts."""
+
+import contextlib
+import csv
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedpick.metrics import Numbers
+from fedpick.text import brief
+
+MISSING = ("", "na", "n/a", "null", "none", "nan", "-", "?")  # in small letters
+
+
+def read_cells(file: Path) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
+    """The columns of a CSV file, and the texts of those columns of whole numbers that have zeros in front.
+
+    Args:
+        file: The file; tabs are between the cells of a ``.tsv``, and in others what the first line has most of.
+    """
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        head = lines.readline()
+    mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
+    names = [name.strip() for name in next(csv.reader([head], delimiter=mark), [])]
+    columns, written = {}, {}
+    for name, cells in zip(names, _split(file, mark, names), strict=True):
+        texts = np.array(cells, str)
+        if not name and is_missing(texts).all():  # what a comma at the end of each line makes
+            continue
+        if name in columns:
+            raise ValueError(f"Arrays: {str(file)!r} must have a name for each column, got {name!r} twice")
+        columns[name] = _parsed(texts, mark)
+        if columns[name].dtype == np.int64 and _padded(texts):
+            written[name] = texts
+    return columns, written
+
+
+def is_missing(texts: Numbers) -> Numbers:
+    """Which texts say that there is no value.
+
+    >>> is_missing(np.array(["0", "NA", "", "north"])).tolist()
+    [False, True, True, False]
+    """
+    return np.isin(np.char.lower(np.char.strip(texts)), MISSING)
+
+
+def _padded(texts: Numbers) -> bool:
+    """Whether some of the whole numbers in a column have zeros in front, as codes do.
+
+    >>> _padded(np.array(["007", "12"])), _padded(np.array(["0", "70"]))
+    (True, False)
+    """
+    signs = texts.view("U1").reshape(len(texts), texts.dtype.itemsize // 4)
+    return signs.shape[1] > 1 and bool(((signs[:, 0] == "0") & np.isin(signs[:, 1], list("0123456789"))).any())
+
+
+def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
+    """The cells of a CSV file as texts, by column; polars is faster, and what they mean is decided in one place."""
+    if importlib.util.find_spec("polars") is not None:
+        with contextlib.suppress(ValueError):  # Python's own reader names the line
+            frame = opened("read_csv", file, separator=mark, infer_schema_length=0)
+            while len(frame) and not any(value is not None for value in frame.row(-1)):  # empty lines at the end
+                frame = frame[:-1]
+            if frame.width == len(names):
+                return [column.fill_null("") for column in frame.get_columns()]
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        rows = list(csv.reader(lines, delimiter=mark))[1:]
+    while rows and not any(rows[-1]):
+        rows.pop()
+    for place, row in enumerate(rows):
+        if not row:  # an empty line is one of empty cells
+            rows[place] = [""] * len(names)
+        elif len(row) != len(names):
+            rule = f"must have {len(names)} cells in every line"
+            raise ValueError(f"Arrays: {str(file)!r} {rule}, got {len(row)} in line {place + 2}")
+    return list(zip(*rows, strict=True)) if rows else [()] * len(names)
+
+
+def _parsed(texts: Numbers, mark: str) -> Numbers:
+    """Cells of a CSV file as numbers, or true and false, where all are so; between semicolons a comma is a point.
+
+    Among numbers, a word for a missing one is NaN; in a column of words it is a word.
+    """
+    points = np.char.replace(texts, ",", ".") if mark == ";" else texts
+    try:
+        numbers = np.where(texts == "", "nan", points).astype(float)
+    except ValueError:
+        flags = np.char.lower(texts)
+        return flags == "true" if np.isin(flags, ("true", "false")).all() else _with_gaps(points, texts)
+    if not np.isfinite(numbers).all() or not (numbers == np.floor(numbers)).all():
+        return numbers
+    if np.abs(numbers).max(initial=0) < 2**53:
+        return numbers.astype(np.int64)
+    try:  # all digits count, as in the ids of users
+        return np.array([int(text) for text in points.tolist()], np.int64)
+    except ValueError:  # such as 1e20
+        return numbers
+    except OverflowError:
+        return texts
+
+
+def _with_gaps(points: Numbers, texts: Numbers) -> Numbers:
+    """Numbers with NaN where a word says that there is none; the texts where there are other words, or no number.
+
+    >>> _with_gaps(np.array(["1", "NA"]), np.array(["1", "NA"])).tolist()
+    [1.0, nan]
+    """
+    gaps = is_missing(points)
+    if not gaps.any() or gaps.all():
+        return texts
+    try:
+        return np.where(gaps, "nan", points).astype(float)
+    except ValueError:
+        return texts
+
+
+def opened(reader: str, file: Path, **options: Any) -> Any:
+    """What a reader of polars makes of a file; of a name such as a[1].csv it would make a pattern, and read a1.csv."""
+    polars = _polars(f"{file.suffix} files")
+    try:
+        with file.open("rb") as content:
+            return getattr(polars, reader)(content, **options)
+    except polars.exceptions.PolarsError as error:
+        raise ValueError(f"Arrays: {str(file)!r} must be a table, got an error: {brief(error)}") from None
+
+
+def _polars(what: str) -> Any:
+    if importlib.util.find_spec("polars") is None:
+        raise ModuleNotFoundError(
+            f"Arrays: {what} need polars; install it with pip install 'fedpick[frames]', or '.[frames]' in a clone"
+        )
+    return importlib.import_module("polars")
