@@ -580,3 +580,55 @@ class Asks(Careless):
 def test_a_strategy_that_does_not_keep_the_protocol_is_told_so(selector, words):
     with pytest.raises(ValueError, match=words):
         simulate(small(), Logistic(), selector, Local(1, 2, 0.1), rounds=2)
+
+
+@fedpick.pytree
+class Heavy:
+    """Rand, whose weights sum to something else from a round on."""
+
+    m: int = fedpick.static(default=2)
+    total: float = 3.0
+    since: int = 3
+    poll: ClassVar[str] = "none"
+
+    def init(self, num_clients):
+        return jnp.int32(0)
+
+    def propose(self, key, state, clients):
+        return Rand(self.m).propose(key, (), clients)
+
+    def select(self, key, state, clients, candidates, losses):
+        seats, weights = Rand(self.m).select(key, (), clients, candidates, losses)
+        return fedpick.Selection(seats, weights * jnp.where(state < self.since, 1.0, self.total).astype(jnp.float32))
+
+    def observe(self, state, selection, report):
+        return state + 1
+
+
+@fedpick.pytree
+class Declared(Heavy):
+    weights_sum_to_1: ClassVar[bool] = False
+
+
+EMPTY = {
+    "all are there": {},
+    "seats fail": {"failures": Failures(0.5)},
+    "nobody returns": {"failures": Failures(1.0)},
+    "nobody is there in every other round": {"availability": Trace(np.arange(6)[:, None] % 2 == np.ones(8))},
+}
+
+
+@pytest.mark.parametrize("world", EMPTY)
+def test_weights_that_do_not_sum_to_1_are_refused_unless_they_are_declared(world):
+    problem, options = (
+        (small(), Logistic()),
+        {"local": Local(1, 2, 0.1), "rounds": 12, "seeds": 3, **EMPTY[world]},
+    )
+    sentence = "Heavy must give weights that sum to 1, or declare weights_sum_to_1 = False, got 3 in round"
+    if world == "nobody returns":  # and no weight is used
+        simulate(*problem, Heavy(), **options)
+    else:
+        with pytest.raises(ValueError, match=f"{sentence} {3 if not EMPTY[world] else ''}"):
+            simulate(*problem, Heavy(), **options)
+    simulate(*problem, Declared(), **options)
+    simulate(*problem, Heavy(total=1.0), **options)

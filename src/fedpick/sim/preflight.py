@@ -27,6 +27,7 @@ from fedpick.text import shown
 from fedpick.validation import check_path, check_strategy, flag, one_of, owner_name, require
 
 LARGE_BATCH = 4096
+ROUNDING = 1e-3  # of a sum of weights: thousands of seats in float32
 COPIES = 4  # of the logits in a metric, about: they are sorted, and compared with every class
 
 
@@ -265,13 +266,19 @@ def check_selection(selector: Any, selection: Any, num_clients: int) -> None:
         raise ValueError(f"simulate: {owner_name(selector)}.{rule}, got {found}")
 
 
-def check_seats(selector: Any, records: Record) -> None:
-    """Raise where a strategy has asked or chosen clients who were away, or who do not exist."""
-    rounds = np.flatnonzero((records.clients == UNLAWFUL).any(axis=(0, 2)))
+def check_seats(selector: Any, records: Record, first: int = 0) -> None:
+    """Raise where, from a round on, a strategy has asked or chosen clients who were away, or weights not of sum 1."""
+    rounds = first + np.flatnonzero((records.clients[:, first:] == UNLAWFUL).any(axis=(0, 2)))
     if rounds.size:
         rule = "must ask and choose available clients alone"
         known = f"got one who was away or does not exist in round {rounds[0]}; check_selector says more"
         raise ValueError(f"simulate: {owner_name(selector)} {rule}, {known}")
+    if getattr(selector, "weights_sum_to_1", True):
+        # The weight of a seat that fails goes to the others, and the sum is 0 where nobody returns.
+        sums = records.weights[:, first:].sum(axis=2, dtype=np.float64)
+        for run, t in np.argwhere((sums != 0) & (np.abs(sums - 1) > ROUNDING))[:1]:
+            rule = "must give weights that sum to 1, or declare weights_sum_to_1 = False"
+            raise ValueError(f"simulate: {owner_name(selector)} {rule}, got {sums[run, t]:.6g} in round {first + t}")
 
 
 def warn_of_few_available(selector: Any, records: Record) -> None:

@@ -143,8 +143,9 @@ def simulate(
             kept = tables.rounds
             while tables.rounds < rounds and not (until and hosts.all_agree(output.reached(until, tables))):
                 tick = functools.partial(bar.part, tables.rounds, cadence.step(tables.rounds))
-                tables = tables.append(runner.play(tables.rounds, cadence, tick), cadence)
-                preflight.check_seats(selector, tables.records)
+                first = tables.rounds
+                tables = tables.append(runner.play(first, cadence, tick), cadence)
+                preflight.check_seats(selector, tables.records, first)
                 if tables.rounds == rounds or tables.rounds - kept >= tables.rounds // RECORDED:
                     output.save(runner, tables)
                     kept = tables.rounds
