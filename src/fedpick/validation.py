@@ -90,6 +90,9 @@ def check_strategy(owner: object, selector: Any) -> None:
     if isinstance(selector, type) or not all(hasattr(selector, part) for part in parts):
         rule = "a strategy, such as PowerOfChoice(m=3, d=6)"
         raise ValueError(f"{owner_name(owner)}: selector must be {rule}, got {shown(selector)}")
+    if jax.tree_util.all_leaves([selector]):  # JAX cannot take it apart
+        rule = "a frozen dataclass registered as a pytree: decorate its class with fedpick.pytree"
+        raise ValueError(f"{owner_name(owner)}: selector must be {rule}, got {shown(selector)}")
 
 
 def check_path(owner: object, name: str, value: Any) -> None:

@@ -15,6 +15,7 @@ from support.rounds import ALIKE, EVERY, compilations
 
 import fedpick
 from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform
+from fedpick.experiment import Experiment
 from fedpick.results import median_interval
 from fedpick.sim import (
     MLP,
@@ -632,3 +633,18 @@ def test_weights_that_do_not_sum_to_1_are_refused_unless_they_are_declared(world
             simulate(*problem, Heavy(), **options)
     simulate(*problem, Declared(), **options)
     simulate(*problem, Heavy(total=1.0), **options)
+
+
+class Plain:
+    """A strategy that has all methods, and is no pytree."""
+
+    m, poll = 2, "none"
+    init = propose = select = observe = Rand.init
+
+
+def test_a_strategy_that_is_no_pytree_is_told_the_cure():
+    sentence = "selector must be a frozen dataclass registered as a pytree: decorate its class with fedpick.pytree, got"
+    with pytest.raises(ValueError, match=f"simulate: {sentence}"):
+        simulate(small(), Logistic(), Plain(), Local(1, 2, 0.1), rounds=2)
+    with pytest.raises(ValueError, match=f"experiment: {sentence}"):
+        Experiment(Quadratic(K=4, v=2), QuadraticModel(), Plain(), Local(1, 1, 1e-3), rounds=2)
