@@ -31,8 +31,44 @@ def test_a_table_has_a_row_for_each_round(tmp_path):
     with pytest.raises(ValueError, match="a column for each of K=5 clients, got 3"):
         TraceFile(str(tmp_path / "t.csv"))(KEY, 0, 5)
     (tmp_path / "t.csv").write_text("a,b\n0,7\n")
-    with pytest.raises(ValueError, match="must hold 0 and 1 alone"):
+    with pytest.raises(ValueError, match=r"must hold 0 and 1 alone, .*, got 7 in line 2, column b; leave out columns"):
         TraceFile(str(tmp_path / "t.csv"))(KEY, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("a,b\n0,1\n1,\n", "nan in line 3, column b"),
+        ("day,a,b\nMon,0,1\nTue,1,1\n", "'Mon' in line 2, column day"),
+        ("a,b,hour\n0,1,7\n1,1,8\n", "7 in line 2, column hour"),
+        ("0,1,1\n1,3,0\n", "3.0 in line 2, column 2"),
+    ],
+)
+def test_what_is_neither_0_nor_1_is_named_by_line_and_column(content, found, tmp_path):
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(ValueError, match=f"must hold 0 and 1 alone, .*, got {found}; leave out columns"):
+        TraceFile(str(tmp_path / "t.csv"))(KEY, 0, 2)
+    np.savez(tmp_path / "t.npz", present=np.array([[0, 1], [1, 5]]))
+    with pytest.raises(ValueError, match="got 5 in row 1, column 1"):
+        TraceFile(str(tmp_path / "t.npz"))(KEY, 0, 2)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "round,a,b\n0,1,0\n1,0,0\n2,1,1\n",
+        "round,a,b\n1,1,0\n2,0,0\n3,1,1\n",
+        ",a,b\n0,1,0\n1,0,0\n2,1,1\n",
+        "0,1,0\n1,0,0\n2,1,1\n",
+    ],
+)
+def test_a_first_column_that_counts_the_rounds_is_left_out(content, tmp_path, caplog):
+    (tmp_path / "t.csv").write_text(content)
+    found = there(TraceFile(str(tmp_path / "t.csv")), 2, 3)
+    np.testing.assert_array_equal(found, np.array([[1, 0], [0, 0], [1, 1]], bool))
+    assert "the first column of" in caplog.text
+    (tmp_path / "t.csv").write_text("a,b\n0,1\n1,0\n")  # which counts, and may be a client
+    np.testing.assert_array_equal(there(TraceFile(str(tmp_path / "t.csv")), 2, 2), np.array([[0, 1], [1, 0]], bool))
 
 
 def test_columns_with_the_names_of_clients_are_theirs(tmp_path, caplog):

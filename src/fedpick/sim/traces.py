@@ -20,12 +20,13 @@ from fedpick.sim.availability import Devices, Trace
 from fedpick.sim.files import read_table
 from fedpick.sim.rows import few
 from fedpick.storage import file_sha256
-from fedpick.text import brief
+from fedpick.text import brief, shown
 from fedpick.validation import require
 
 LOG = logging.getLogger("fedpick")
 TABLES = (".csv", ".tsv", ".npz", ".parquet", ".arrow")
 MOST_ROUNDS = 100_000
+ROUNDS = ("round", "rounds", "t", "time", "index", "unnamed: 0")  # columns that are no clients
 HARMLESS = {("numpy", "dtype"), *((f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core"))}
 STATES = {  # of FLASH's messages
     "screen_off": ("dark", True),
@@ -124,18 +125,38 @@ def _present(file: Path, seconds: float, seed: int, K: int, changed: int) -> Num
 def _table(file: Path) -> tuple[list[str], Numbers]:
     """The names of the columns, none where the file has no header or one array, and who is there, [rounds, K]."""
     called: list[str] = []
-    table = _without_header(file) if file.suffix in (".csv", ".tsv") else None
-    if table is None:
-        columns = read_table(str(file)).columns
+    rows, first, unit = _without_header(file) if file.suffix in (".csv", ".tsv") else None, 1, "line"
+    clients = [] if rows is None else list(rows.T)
+    if rows is None:
+        content = read_table(str(file))
+        columns, first, unit = content.columns, content.first, content.unit
         shapes = {np.shape(column) for column in columns.values()}
         if "present" not in columns and (len(shapes) > 1 or len(next(iter(shapes))) != 1):
             rule = "must hold present, [rounds, K], or a column of 0 and 1 for each client"
             raise ValueError(f"TraceFile: {str(file)!r} {rule}, got {', '.join(columns)}")
         called = [] if "present" in columns else list(columns)
-        table = columns["present"] if "present" in columns else np.stack(list(columns.values()), axis=1)
-    if not np.isin(table, (0, 1)).all():
-        raise ValueError(f"TraceFile: {str(file)!r} must hold 0 and 1 alone, a row per round, got others")
-    return called, np.asarray(table, bool)
+        clients = list(columns["present"].T) if "present" in columns else list(columns.values())
+    if len(clients) > 1 and _counts(clients[0], called[0] if called else ""):
+        _say(f"TraceFile: the first column of {str(file)!r} counts the rounds, and is left out")
+        called, clients = called[1:], clients[1:]
+    for place, column in enumerate(clients):
+        bad = ~np.isin(column, (0, 1))
+        if bad.any():
+            row, name = int(bad.argmax()), called[place] if called else place + (unit == "line")
+            rule = "must hold 0 and 1 alone, a row per round and a column per client"
+            found = f"{shown(column[row].item())} in {unit} {row + first}, column {name}"
+            raise ValueError(f"TraceFile: {str(file)!r} {rule}, got {found}; leave out columns that are no clients'")
+    return called, np.stack(clients, axis=1).astype(bool)
+
+
+def _counts(column: Numbers, name: str) -> bool:
+    """Whether a column counts the rounds, from 0 or 1; what may be a client's 0 and 1 does by its name alone.
+
+    >>> _counts(np.array([1, 2, 3]), "a"), _counts(np.array([0, 1]), "a"), _counts(np.array([0, 1]), "round")
+    (True, False, True)
+    """
+    counting = any(np.array_equal(column, first + np.arange(len(column))) for first in (0, 1))
+    return counting and (bool((column > 1).any()) or name.lower() in ROUNDS)
 
 
 @functools.cache
