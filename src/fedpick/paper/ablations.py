@@ -63,10 +63,7 @@ def _objective(runs: ItemRuns) -> Outcome:
         "Changing the objective gains more than changing the selection.": better,
     }
     title = "The objective decides: accuracy after the last round, C = 0.03"
-    text = (
-        "Test accuracy of each strategy under minus-probability, where the strategies differ, and under "
-        "cross-entropy, where they do not."
-    )
+    text = "Test accuracy of each strategy after the last round under minus-probability and under cross-entropy."
     dots = Chart("objective", "dots", title=title, text=text, y="test accuracy, %", rows=tuple(rows))
     title = "Fashion-MNIST under cross-entropy, C = 0.03"
     text = "Test accuracy by round under cross-entropy at both alphas."

@@ -15,11 +15,11 @@ Verdict = Literal["reproduced", "partly reproduced", "undecided", "not reproduce
 
 RULES = (
     'Checks compare runs of the same seeds in pairs, with a 95 % interval (Student\'s t). "About x" is held to mean a '
-    'mean between four fifths and five fourths of x, "as well as" that the interval lies within two points of '
-    "accuracy. Rounds to an accuracy are those of the mean over the seeds, and have no interval. A check is met (yes), "
-    "met in its direction but not in its size (partly), not decided by our runs "
-    "(unclear), or contradicted (no). A claim is reproduced if all its checks are met, partly reproduced if some are, "
-    "at least partly, undecided if our runs decide none, and not reproduced otherwise."
+    'mean (a median of speed-ups per seed, as in Figure 3) between four fifths and five fourths of x, "as well as" '
+    "that the interval lies within two points of accuracy. Rounds to an accuracy are those of the mean over the seeds, "
+    "and have no interval. A check is met (yes), met in its direction but not in its size (partly), not decided by our "
+    "runs (unclear), or contradicted (no). A claim is reproduced if all its checks are met, partly reproduced if some "
+    "are, at least partly, undecided if our runs decide none, and not reproduced otherwise."
 )
 ABOUT = 0.8  # of what is claimed, or the inverse
 AS_WELL = 2.0  # points of accuracy
