@@ -648,3 +648,13 @@ def test_a_strategy_that_is_no_pytree_is_told_the_cure():
         simulate(small(), Logistic(), Plain(), Local(1, 2, 0.1), rounds=2)
     with pytest.raises(ValueError, match=f"experiment: {sentence}"):
         Experiment(Quadratic(K=4, v=2), QuadraticModel(), Plain(), Local(1, 1, 1e-3), rounds=2)
+
+
+def test_an_availability_that_is_no_pytree_is_told_the_cure():
+    sentence = (
+        "availability must be registered as a pytree: write it as a class and decorate that with fedpick.pytree, got"
+    )
+    with pytest.raises(ValueError, match=sentence):
+        simulate(
+            small(), Logistic(), Rand(2), Local(1, 2, 0.1), rounds=2, availability=lambda key, t, K: jnp.ones(K, bool)
+        )

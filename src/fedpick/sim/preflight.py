@@ -148,6 +148,9 @@ def check_kinds(
     one_of(selector, "poll", selector.poll, ("none", *POLLS))
     if isinstance(availability, type) or not callable(availability):
         raise ValueError(f"simulate: availability must be one, such as Always(), got {shown(availability)}")
+    if jax.tree_util.all_leaves([availability]):
+        rule = "registered as a pytree: write it as a class and decorate that with fedpick.pytree"
+        raise ValueError(f"simulate: availability must be {rule}, got {shown(availability)}")
     params = jax.eval_shape(lambda: model.init(round_keys(0, 0).world))
     for leaf in jax.tree.leaves(params):
         if getattr(leaf, "dtype", None) != jnp.float32:
