@@ -12,8 +12,8 @@ import numpy as np
 
 from fedpick import config
 from fedpick.compare.earlier import read_summary, summary_path
-from fedpick.compare.remarks import notes_of, remarks_on
-from fedpick.compare.report import ComparisonReport, PolledRound, compare_results, report_on
+from fedpick.compare.remarks import notes_of, polls_of, remarks_on
+from fedpick.compare.report import ComparisonReport, compare_results, report_on
 from fedpick.config import Plain, leaves
 from fedpick.experiment import differences, from_plain, result_of
 from fedpick.protocol import Selector
@@ -23,7 +23,6 @@ from fedpick.storage import RunStore, StoredRun
 
 LOG = logging.getLogger("fedpick")
 METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, where none is named
-LAST_POLLS = 200  # rounds of which a page says who was asked
 ACCURACY_FIRST = ("test_accuracy", "mean_accuracy", "loss", "test_loss")  # as ``compare`` has it
 
 
@@ -182,7 +181,7 @@ def _side_by_side(
         notes=notes_of(list(stored.values())),
         dates=store.dates(stored),
         clients=clients,
-        polls=_polls(next(iter(stored.values()))) if len(stored) == 1 else (),
+        polls=polls_of(next(iter(stored.values()))) if len(stored) == 1 else (),
         **about,
     )
 
@@ -191,22 +190,6 @@ def _target(plains: Sequence[Plain]) -> tuple[Any, Any]:
     """The metric and the value that all experiments have as their target; None where they have none, or several."""
     found = {(own.get("target"), own.get("value")) for own in (plain.get("metrics", {}) for plain in plains)}
     return found.pop() if len(found) == 1 else (None, None)
-
-
-def _polls(run: StoredRun) -> tuple[PolledRound, ...]:
-    """Whom a federation asked in each of its last rounds, what they answered, and who trained."""
-    if "polls/round" not in run.arrays:
-        return ()
-    rounds, clients, losses = (run.arrays[f"polls/{name}"] for name in ("round", "client", "loss"))
-    trained = run.arrays["records/clients"]
-    lost = run.arrays["records/trained"] - run.arrays["records/returned"]
-    found = []
-    for t in np.unique(rounds)[-LAST_POLLS:].tolist():
-        asked = rounds == t
-        seats = tuple(dict.fromkeys(int(k) for k in trained[t] if k >= 0))
-        answers = tuple(losses[asked].tolist())
-        found.append(PolledRound(t + 1, tuple(clients[asked].tolist()), answers, seats, int(lost[t])))
-    return tuple(found)
 
 
 def _place(selector: Any) -> tuple[int, str]:

@@ -38,10 +38,9 @@ NOTES = (
     "Speed-up: how many times fewer rounds (MB, seconds) than {baseline}, a geometric mean over paired seeds with "
     "Student's 95 % interval, [?] where that says nothing; a run that does not get there counts as if it did at its "
     "end, which makes the factor a bound (≤, ≥, ~ where runs of both do not, and - where one's never do). The sentence "
-    "on top is about all strategies together and has wider intervals (Bonferroni). ± is one "
-    "standard deviation over the seeds. Paired seeds: run i of every strategy has the same data, first model and "
-    "availability. Loss: the mean over all training samples. Traffic counts polls as well: every candidate is sent the "
-    "model."
+    "on top is about all strategies together and has wider intervals (Bonferroni). ± is one standard deviation over "
+    "the seeds. Paired seeds: run i of every strategy has the same data, first model and availability. Loss: the mean "
+    "over all training samples. Traffic counts polls as well: every candidate is sent the model."
 )
 REAL = (
     "Loss and worst client: Flower's evaluation on clients, of those that took part in it after that round, on the "

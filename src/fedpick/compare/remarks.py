@@ -1,12 +1,15 @@
-"""What must be known of the runs of real federations before their numbers are compared, in words."""
+"""What the runs of real federations tell beside their numbers: remarks, notes of rounds, and polls."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from fedpick.compare.report import PolledRound
 from fedpick.results import Result
 from fedpick.storage import StoredRun
 from fedpick.text import listed
+
+LAST_POLLS = 200  # rounds of which a page says who was asked
 
 
 def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[StoredRun]) -> tuple[str, ...]:
@@ -31,6 +34,26 @@ def notes_of(runs: Sequence[StoredRun]) -> tuple[tuple[int, str], ...]:
         kind = run.about["experiment"].get("selector", {}).get("kind")
         whose = f"{kind}, seed {run.about['seed']}: " if len(runs) > 1 else ""
         found += [(number, f"{whose}{why}") for number, why in run.about.get("notes", ())]
+    return tuple(found)
+
+
+def polls_of(run: StoredRun) -> tuple[PolledRound, ...]:
+    """Whom a federation asked in each of its last rounds, what they answered, and who trained.
+
+    Args:
+        run: As it is stored.
+    """
+    if "polls/round" not in run.arrays:
+        return ()
+    rounds, clients, losses = (run.arrays[f"polls/{name}"] for name in ("round", "client", "loss"))
+    trained = run.arrays["records/clients"]
+    lost = run.arrays["records/trained"] - run.arrays["records/returned"]
+    found = []
+    for t in np.unique(rounds)[-LAST_POLLS:].tolist():
+        asked = rounds == t
+        seats = tuple(dict.fromkeys(int(k) for k in trained[t] if k >= 0))
+        answers = tuple(losses[asked].tolist())
+        found.append(PolledRound(t + 1, tuple(clients[asked].tolist()), answers, seats, int(lost[t])))
     return tuple(found)
 
 

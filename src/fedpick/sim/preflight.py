@@ -271,10 +271,9 @@ def check_selection(selector: Any, selection: Any, num_clients: int) -> None:
 
 def check_seats(selector: Any, records: Record, first: int = 0) -> None:
     """Raise where, from a round on, a strategy has asked or chosen clients who were away, or weights not of sum 1."""
-    rounds = first + np.flatnonzero((records.clients[:, first:] == UNLAWFUL).any(axis=(0, 2)))
-    if rounds.size:
+    for t in first + np.flatnonzero((records.clients[:, first:] == UNLAWFUL).any(axis=(0, 2)))[:1]:
         rule = "must ask and choose available clients alone"
-        known = f"got one who was away or does not exist in round {rounds[0]}; check_selector says more"
+        known = f"got one who was away or does not exist in round {t}; check_selector says more"
         raise ValueError(f"simulate: {owner_name(selector)} {rule}, {known}")
     if getattr(selector, "weights_sum_to_1", True):
         # The weight of a seat that fails goes to the others, and the sum is 0 where nobody returns.
