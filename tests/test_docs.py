@@ -9,6 +9,7 @@ import importlib
 import inspect
 import json
 import re
+import runpy
 import shlex
 import tomllib
 from pathlib import Path
@@ -314,3 +315,51 @@ def test_the_tables_of_liars_are_those_of_what_was_played(monkeypatch):
     page = (ROOT / "docs" / "trust.md").read_text()
     assert trust.overview(found) in page
     assert trust.summary({name: found[name] for name in trust.IN_DETAIL}) in page
+
+
+# What a page prints (its page, how it begins), and the commands that print it, of some seconds each.
+PRINTED = [
+    ("faq.md", "| Synthetic(1,1), m = 3 |", ["compare --strategies rand,pow-d -d 6 -d 15 -d 30"]),
+    ("faq.md", "Nothing beats rand for sure.", ["compare --strategies rand,pow-d --set redraw=true"]),
+    ("quick-start.md", "target: loss 0.692", ["compare"]),
+    (
+        "quick-start.md",
+        "mine.npz: 40 clients",
+        ["data describe mine.npz", "compare mine.npz", "report comparison --metric loss"],
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.no_cover
+@pytest.mark.parametrize(("page", "begins", "commands"), PRINTED, ids=[row[2][-1] for row in PRINTED])
+def test_what_a_page_prints_comes_out(page, begins, commands, tmp_path, monkeypatch):
+    """Another kind of processor may round a last digit differently, and a run then goes another way."""
+    testing = pytest.importorskip("typer.testing")
+    from fedpick.cli import app
+
+    text = (ROOT / "docs" / page).read_text()
+    assert {f"fedpick {command}" for command in commands if command != "compare"} <= {
+        line.partition("  #")[0].strip() for line in text.splitlines()
+    }
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("sys.argv", ["make_data.py", "mine.npz"])
+    runpy.run_path(str(ROOT / "examples" / "own-data" / "make_data.py"), run_name="__main__")
+    outputs = []
+    for command in commands:
+        found = testing.CliRunner().invoke(app, shlex.split(command))
+        assert found.exit_code == 0, found.output
+        outputs.append(re.sub(r"\s+", " ", found.output))
+    printed = " ".join(outputs)
+    if begins.startswith("|"):  # some columns of the table that comes out
+        rows = text.partition(begins)[2].partition("\n\n")[0].splitlines()[2:]
+        for name, *cells in ([cell.strip() for cell in row.strip("| ").split("|")] for row in rows):
+            line = re.search(rf" (?:pow-d, )?{name} (\d+ \[.*? \S+) (?=pow-d, d|\S+ wins)", printed)
+            assert line, f"{page} has {name}, which does not come out"
+            assert not [cell for cell in cells if f" {cell} " not in f" {line[1]} "], f"{cells}, got {line[1]}"
+        return
+    blocks = re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (block,) = (block for block in blocks if block.strip().startswith(begins))
+    parts = [re.sub(r"\s+", " ", part).strip() for part in block.split("\n...\n")]
+    assert not [part for part in parts if part not in printed], printed
