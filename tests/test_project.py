@@ -1,6 +1,9 @@
 """What stands around the code: workflows, issue forms, citation and metadata parse and agree with one another."""
 
+import ast
+import importlib.metadata
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -130,6 +133,21 @@ def test_the_demo_installs_what_it_needs_and_no_more():
     assert "$(call install,.)\n" in light
     heavy = ("ray", "mlflow", "playwright", "sphinx", "flwr", "pandas", "polars")
     assert not [each for each in PROJECT["dependencies"] if each.lower().startswith(heavy)]
+
+
+def test_what_is_imported_at_once_is_declared():
+    """A package that only another one brings is there until that one no longer does, as click was with typer."""
+    distributions = importlib.metadata.packages_distributions()
+    plain = re.compile(r"[A-Za-z0-9_.-]+")
+    declared = {plain.match(line)[0].lower().replace("_", "-") for line in PROJECT["dependencies"]}
+    rooms = [path for path in (ROOT / "src" / "fedpick").rglob("*.py") if "flower" not in path.parts]
+    for path in rooms:
+        for node in ast.parse(path.read_text()).body:  # those inside of functions are of extras
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for module in {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"fedpick"}:
+                found = {name.lower().replace("_", "-") for name in distributions[module]}
+                assert found & declared, f"{path.name} imports {module}, which pyproject.toml does not name"
 
 
 def test_every_extra_is_installed_by_a_line_of_the_docs():

@@ -48,11 +48,14 @@ def folder(tmp_path, monkeypatch):
 
 WRONG = {
     "no UTF-8": (["run", "latin.toml"], "experiment: latin.toml must be UTF-8 text; save it as such, got another byte"),
-    "no data": (["compare", "mine.npz", "--data", "nope"], "compare: data must be a folder that is there, got 'nope'"),
-    "no data to run": (["run", "plain.toml", "--data", "nope"], "run: data must be a folder that is there, got 'nope'"),
+    "no data": (["compare", "mine.npz", "--data", "nope"], "fedpick: data must be a folder that is there, got 'nope'"),
+    "no data to run": (
+        ["run", "plain.toml", "--data", "nope"],
+        "fedpick: data must be a folder that is there, got 'nope'",
+    ),
     "no data to verify": (
         ["data", "verify", "--data", "nope"],
-        "data: data must be a folder that is there, got 'nope'",
+        "fedpick: data must be a folder that is there, got 'nope'",
     ),
     "empty data": (["data", "verify", "--data", "empty"], "FashionMNIST: data must be a folder with train-images"),
     "a setting twice": (
@@ -64,8 +67,8 @@ WRONG = {
         "experiment: local.eta must be given once, got --set local.eta and --set local={",
     ),
     "a value twice": (["run", "twice.toml"], "experiment: selector.d must be different values, got [3, 3]"),
-    "an empty client": (["compare", "mine.npz", "--client", ""], "compare: client must not be empty, got ''"),
-    "an empty column": (["data", "describe", "mine.npz", "--y", " "], "data: y must not be empty, got ' '"),
+    "an empty client": (["compare", "mine.npz", "--client", ""], "fedpick: client must not be empty, got ''"),
+    "an empty column": (["data", "describe", "mine.npz", "--y", " "], "fedpick: y must not be empty, got ' '"),
     "an empty name": (["compare", "mine.npz", "--name", ""], "compare: name must not be empty, got ''"),
     "a report of no name": (["report", "empty", "--name", ""], "report: name must not be empty, got ''"),
     "a table to nowhere": (["compare", "mine.npz", "--csv", "-"], "compare: csv must be the path of a file, got '-'"),
@@ -105,13 +108,6 @@ def test_a_setting_that_no_run_has_is_guessed():
         "must hold runs where local.eta=7, and has none"
         in fedpick("report", "results", "--where", "local.eta=7").stderr
     )
-
-
-def test_a_command_is_guessed_once():
-    for arguments, name in ((["compair"], "compare"), (["data", "drow"], "draw")):
-        done = fedpick(*arguments)
-        assert done.exit_code == 2
-        assert done.stderr.count("Did you mean") == done.stderr.count(f"'{name}'") == 1
 
 
 def test_one_is_said_in_the_singular():

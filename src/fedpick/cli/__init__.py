@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedpick.cli._common import Commands, exit_process, replace_unprintable
+from fedpick.cli._common import exit_process, replace_unprintable
 from fedpick.cli.advise import advise
 from fedpick.cli.arena import arena
 from fedpick.cli.compare import compare
@@ -18,7 +18,7 @@ from fedpick.cli.run import run
 from fedpick.cli.strategies import strategies
 from fedpick.cli.theory import theory
 
-app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 for command in (compare, advise, arena, run, report, paper, theory, strategies, federate):
     app.command()(command)
 app.command("map")(map_)

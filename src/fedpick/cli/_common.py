@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
-from typer.core import TyperGroup
 
 from fedpick.registry import ROLES
 
@@ -35,18 +33,6 @@ Data = Annotated[Path | None, typer.Option("--data", help="Folder with Fashion-M
 Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Override any setting, such as local.tau=5.")]
 PATH_OPTIONS = ("--output", "-o", "--data", "--docs")  # of this machine
 DISPLAY_OPTIONS = ("--quiet", "-q", "--json", "--debug")  # which change no result
-
-
-class Commands(TyperGroup):
-    """Commands whose names are guessed once: typer and click both do."""
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The command of the first argument."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            said = error.message.split(" Did you mean ")
-            raise click.UsageError(" Did you mean ".join(said[:2]), ctx) from None
 
 
 _INTERRUPTED: list[int] = []  # signals that came
@@ -73,7 +59,7 @@ def cli_errors(debug: bool, output: Path | None = None, *, data: Path | None = N
             warnings.simplefilter("default", UserWarning)
             seen: set[str] = set()
             if data is not None and not data.is_dir():
-                raise ValueError(f"{_command()}: data must be a folder that is there, got {str(data)!r}")
+                raise ValueError(f"fedpick: data must be a folder that is there, got {str(data)!r}")
             warnings.showwarning = lambda message, *where, **more: _note(str(message), seen)
             yield
     except BrokenPipeError:  # whoever read our output has enough
@@ -220,16 +206,9 @@ def check_filled(command: str, **options: str | None) -> None:
             raise ValueError(f"{command}: {name} must not be empty, got {value!r}")
 
 
-def _command() -> str:
-    """The command that is run, without those inside it."""
-    context = click.get_current_context(silent=True)
-    names = context.command_path.split() if context is not None else ["fedpick"]
-    return names[1] if len(names) > 1 else names[0]
-
-
 def columns(x: str | None, y: str | None, client: str | None, standardize: bool) -> dict[str, Any]:
     """The options about columns as ``Choices`` has them."""
-    check_filled(_command(), y=y, client=client)
+    check_filled("fedpick", y=y, client=client)
     names = tuple(name.strip() for name in x.split(",")) if x is not None else ()
     return {"x": names, "y": y, "client": client, "standardize": standardize or None}
 

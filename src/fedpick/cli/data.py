@@ -6,11 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Client, Commands, Debug, Settings, Standardize, Task, X, Y, cli_errors, columns
+from fedpick.cli._common import Client, Debug, Settings, Standardize, Task, X, Y, cli_errors, columns
 
-data = typer.Typer(
-    cls=Commands, no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data."
-)
+data = typer.Typer(no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data.")
 Folder = Annotated[
     Path | None, typer.Option("--data", help="Folder of the data sets.", show_default="FEDPICK_DATA, or the cache")
 ]
