@@ -107,6 +107,19 @@ def fedpick_command(*arguments):
     return done
 
 
+def test_a_file_is_the_one_that_was_named(outside):
+    for folder in ("first", "second"):
+        (outside / folder).mkdir()
+        (outside / folder / "twice_named.py").write_text(f"def {folder}():\n    pass\n")
+    assert registry.load("first/twice_named.py:first").__name__ == "first"
+    for address in ("second/twice_named.py:second", "second/twice_named.py:first"):
+        with pytest.raises(ValueError, match=r"module twice_named is that of .*first/twice_named.py; give the file an"):
+            registry.load(address)
+    (outside / "first" / "string.py").write_text("def mine():\n    pass\n")
+    with pytest.raises(ValueError, match=r"the module string is that of .*string.py; give the file another name"):
+        registry.load("first/string.py:mine")
+
+
 @pytest.mark.no_cover
 def test_it_keeps_the_laws_and_has_an_address(outside):
     selector = fedpick.strategy("outside:LongestAway", m=2)

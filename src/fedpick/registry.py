@@ -6,19 +6,17 @@ Wherever a name is taken, an address "package.module:Class" is taken too, so tha
 import contextlib
 import dataclasses
 import difflib
-import functools
-import importlib
 import inspect
-import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from fedpick.addresses import is_address as is_address
+from fedpick.addresses import load as load
 from fedpick.tables import ROLES as ROLES
 from fedpick.tables import STRATEGIES as STRATEGIES
 from fedpick.tables import Row as Row
 from fedpick.tables import Strategy as Strategy
-from fedpick.text import blame, shown
+from fedpick.text import shown
 
 
 def strategy(name: str, **parameters: Any) -> Any:
@@ -220,26 +218,6 @@ def address_of(kind: Any) -> str:
     raise ValueError(f"registry: {getattr(kind, '__qualname__', kind)} {rule}, got {shown(kind)}")
 
 
-def load(address: str) -> Any:
-    """The class or function at "package.module:Class", or at "folder/file.py:Class".
-
-    >>> load("optax:sgd").__name__
-    'sgd'
-    """
-    module, _, path = address.partition(":")
-    if module.endswith(".py"):  # a file: its folder becomes one that modules are imported from
-        folder, _, module = module.removesuffix(".py").rpartition("/")
-        if os.path.abspath(folder) not in sys.path:
-            sys.path.append(os.path.abspath(folder))
-    try:
-        found: Any = functools.reduce(getattr, path.split("."), importlib.import_module(module))
-        if not callable(found):
-            raise ImportError(f"{path} is a {type(found).__name__}")
-    except Exception as error:
-        raise ValueError(f"registry: {address!r} must be an importable package.module:Class ({blame(error)})") from None
-    return found
-
-
 def split_names(text: str) -> list[str]:
     """Names between commas; a comma inside parentheses belongs to a name.
 
@@ -293,8 +271,3 @@ def _matches(row: Row | Strategy, value: Any) -> bool:
         type(getattr(value, field)) is load(fixed) if is_address(fixed) else getattr(value, field) == fixed
         for field, fixed in row.fixed.items()
     )
-
-
-def is_address(value: Any) -> bool:
-    """Whether it is a "package.module:Class"."""
-    return isinstance(value, str) and ":" in value

@@ -636,6 +636,15 @@ def test_two_hundred_named_clients_with_unbalanced_labels_are_compared(tmp_path)
 
 
 @pytest.mark.no_cover
+def test_a_name_that_another_comparison_has_is_told(tmp_path):
+    small = ["quadratic", "--strategies", "rand,pow-d", "--seeds", "2", "-o", tmp_path, "-q", "--name", "mine"]
+    assert "another comparison" not in fedpick("compare", *small, "--rounds", "3").stderr
+    done = fedpick("compare", *small, "--rounds", "4")
+    assert f"another comparison is called mine: this one is fedpick report {tmp_path} --name mine-2\n" in done.stderr
+    assert json.loads((tmp_path / "summary.json").read_text())["name"] == "mine-2"
+
+
+@pytest.mark.no_cover
 def test_a_comparison_that_is_made_again_can_be_given_a_name(tmp_path):
     small = ["quadratic", "--strategies", "rand,pow-d", "--rounds", "4", "--seeds", "2", "-o", tmp_path, "-q"]
     for name in ("quadratic", "first", "second one"):

@@ -87,6 +87,39 @@ def test_a_training_loss_that_is_none_does_not_take_the_seats_for_ever(loss, cap
     assert "no valid loss" not in caplog.text
 
 
+@pytree
+class SlowToCompile:
+    """rand, whose methods take a second to be traced."""
+
+    m: int = static()
+    poll = "none"
+
+    def init(self, num_clients):
+        return Rand(self.m).init(num_clients)
+
+    def propose(self, key, state, clients):
+        return Rand(self.m).propose(key, state, clients)
+
+    def select(self, key, state, clients, candidates, losses):
+        time.sleep(1)
+        return Rand(self.m).select(key, state, clients, candidates, losses)
+
+    def observe(self, state, selection, report):
+        time.sleep(1)
+        return Rand(self.m).observe(state, selection, report)
+
+
+def test_compiling_the_strategy_is_no_part_of_the_first_round():
+    rows = {}
+    for selector in (Rand(2), SlowToCompile(2)):
+        began = time.monotonic()
+        strategy = selecting(selector)
+        _, rows[type(selector)] = play(strategy, FakeGrid(plain_app(), range(4)), rounds=2)
+    assert time.monotonic() - began > 2
+    assert rows[SlowToCompile][0].seconds < 1
+    assert [row.clients for row in rows[Rand]] == [row.clients for row in rows[SlowToCompile]]
+
+
 def test_waiting_for_clients_to_connect_is_no_part_of_the_first_round():
     grid = FakeGrid(plain_app(), range(4))
     began = time.monotonic()

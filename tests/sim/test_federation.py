@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,6 +40,7 @@ from fedpick.sim import (
     Trace,
     batch_losses,
     downloads,
+    from_frame,
     full_losses,
     simulate,
 )
@@ -95,6 +97,19 @@ def test_rows_are_sorted_by_client_and_stay_with_their_labels():
         np.testing.assert_array_equal(federation.y[rows], np.flatnonzero(client == k) % 7)
 
 
+@pytest.mark.parametrize("labels", [(1990, 2020), (1, 2), (2**33, 2**34), ("a", "b")])
+def test_labels_with_gaps_are_numbered_as_those_of_files_are(labels):
+    y, test = np.array(labels)[[0, 1, 1, 0]], (np.zeros((1, 2)), np.array(labels[1:]))
+    federation = Federation.from_arrays(np.zeros((4, 2)), y, [0, 0, 1, 1], test=test)
+    assert (federation.classes, federation.y.tolist(), federation.test_y.tolist()) == (2, [0, 1, 1, 0], [1])
+    assert federation.names.labels == tuple(map(str, labels))
+    assert from_frame(pandas.DataFrame({"x": 0.5, "y": y, "client": [0, 0, 1, 1]})).classes == 2
+    same = Federation.from_arrays(
+        np.zeros((4, 2)), [0, 3, 3, 0], [0, 0, 1, 1], classes=5
+    )  # they are those of the model
+    assert (same.classes, same.y.tolist()) == (5, [0, 3, 3, 0])
+
+
 X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
 
 
@@ -122,12 +137,14 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: Federation.from_arrays(X, Y, C, size=[1.0, 0.0]), "size must be K=2 numbers between 1e-30 and 1e30, got"),
         (lambda: Federation.from_arrays(X[:0], Y[:0], C[:0]), "client must have one entry per sample (0), got shape (0,)"),
         (lambda: Federation.from_arrays(X + 1e300, Y, C), "x must be finite in float32, got NaN or infinity in row 0"),
-        (lambda: Federation.from_arrays(X, Y + 2**32, C), "y must be below 2**31, got 4294967297"),
+        (lambda: Federation.from_arrays(X, Y + 2**32, C, classes=2), "y must be below 2**31, got 4294967297"),
         (lambda: Federation.from_arrays(X, Y, C, classes=3.5), "Federation: classes must be a whole number, got 3.5"),
         (lambda: Local(1, 1, 0.1, optimizer=optax.adam(0.1)), "Local: optimizer must be a name, or a function of the learning rate such as optax.adam and not"),
         (lambda: Server(optax.adam(0.1)), "Server: optimizer must be a name, or a function of the learning rate such as optax.adam and not"),
         (lambda: Local(1, 1, 0.1, schedule=3), "Local: schedule must be a function of the round t, such as StepDecay, got 3"),
         (lambda: OptaxSchedule("cosine_decay_schedule"), "OptaxSchedule: arguments must suit cosine_decay_schedule"),
+        (lambda: OptaxSchedule("_schedule"), "OptaxSchedule: name must be one of 'constant_schedule'"),
+        (lambda: OptaxSchedule("exponential_decay"), "OptaxSchedule: arguments must suit exponential_decay"),
         (lambda: Devices(deadline=jnp.ones(3)), "Devices: deadline must be one number, got"),
         (lambda: Federation.from_partition(X, Y, "iid"), "Federation: partition must be one such as Dirichlet(K=30, alpha=0.3), got 'iid'"),
         (lambda: Federation.from_partition(X, Y, [IID(2), IID]), "Federation: partition must be one such as Dirichlet(K=30, alpha=0.3), got <class"),

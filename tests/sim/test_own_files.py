@@ -260,6 +260,18 @@ def test_zeros_in_front_belong_to_a_name(polars, tmp_path, monkeypatch):
     assert Arrays(str(path), test_share=0.0).federation().names.clients == ("0", "10")
 
 
+def test_commas_that_may_part_thousands_are_no_decimal_commas(tmp_path, caplog):
+    path = tmp_path / "prices.csv"
+    head = "price;b;label;client\n"
+    for price, b in ((("750", "2,229"), ("1", "2")), (("1,5", "2,5"), ("0.5", "2"))):
+        path.write_text(head + f"{price[0]};{b[0]};x;p\n{price[1]};{b[1]};y;q\n")
+        assert Arrays(str(path), test_share=0.0).federation().x.shape == (2, 1)
+        assert "price is left out because of" in caplog.text
+        caplog.clear()
+    path.write_text(head + "0,750;1;x;p\n2,229;2;y;q\n")
+    assert Arrays(str(path), test_share=0.0).federation().x[:, 0].tolist() == pytest.approx([0.75, 2.229])
+
+
 @pytest.mark.parametrize("kind", [".csv", ".json"])
 def test_a_text_that_is_not_in_utf_8_is_told(kind, tmp_path):
     path = tmp_path / f"latin{kind}"

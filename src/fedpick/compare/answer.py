@@ -102,7 +102,8 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         return f"Nothing beats {base} for sure. {level} ({sure})."
     first = _first(compared, best, gain.mean)
     if not np.isfinite(compared.rounds_of(base)).any():  # then the factor says when its runs ended, and no more
-        return f"Nothing beats {base} to {goal} for sure. {first}."
+        why = "" if compared.by == "rounds" else f", but their runs do not end after as many {money.unit}"
+        return f"Nothing beats {base} to {goal} for sure. {first}{why}."
     between = f" ({sure})" if gain.low <= 1 else ""  # above 1, it would seem sure, and is no lower bound
     return f"Nothing beats {base} for sure. {first}: {size}{between}."
 

@@ -37,7 +37,7 @@ def set_aside(folder: Path, report: ComparisonReport, name: str | None = None) -
     if kept is not None and not kept["all_runs"]:
         if _is_same(kept, plain):
             had = str(kept.get("name") or report.name)
-            return replace(report, name=had if name in (None, had) else _free_name(folder, str(name)))
+            return replace(report, name=had if name in (None, had) else _given_name(folder, str(name)))
         before = _move(folder, kept)
         LOG.warning("the comparison before it is kept: fedpick report %s --name %s", folder, before)
     if report.all_runs:
@@ -47,8 +47,8 @@ def set_aside(folder: Path, report: ComparisonReport, name: str | None = None) -
         if earlier is not None and _is_same(earlier, plain):
             path.unlink()
             path.with_suffix(".html").unlink(missing_ok=True)  # both are written again, as the last
-            return replace(report, name=path.stem if name is None else _free_name(folder, name))
-    return replace(report, name=_free_name(folder, report.name))
+            return replace(report, name=path.stem if name is None else _given_name(folder, name))
+    return replace(report, name=_given_name(folder, report.name))
 
 
 def summary_path(folder: Path, name: str | None) -> Path:
@@ -135,6 +135,14 @@ def _free_name(folder: Path, name: str) -> str:
         place += 1
         taken = f"{name}-{place}"
     return taken
+
+
+def _given_name(folder: Path, name: str) -> str:
+    """The same, which is told where it is another than the one that was asked for."""
+    found = _free_name(folder, name)
+    if found != _file_name(name):
+        LOG.warning("another comparison is called %s: this one is fedpick report %s --name %s", name, folder, found)
+    return found
 
 
 def _move(folder: Path, kept: Plain) -> str:

@@ -30,7 +30,7 @@ from fedpick.flower.replies import (
 )
 from fedpick.flower.reports import ReportCheck
 from fedpick.flower.selection import announced, choose, observe, resize_memory
-from fedpick.flower.training import Round, rescale
+from fedpick.flower.training import Round, compile_selector, rescale
 from fedpick.flower.watch import SERVER
 from fedpick.flower.wrapped import Wrapped
 from fedpick.protocol import Selector, least_clients, needs
@@ -136,8 +136,7 @@ class Adapter:
         if self.current is None:
             raise ValueError(f"Selecting: round {server_round} must be configured before it is aggregated")
         current, self.current = self.current, None
-        selection = current.choice.selection
-        model = current.model
+        selection, model = current.choice.selection, current.model
         updates = self._valid_updates(server_round, current, replies)
         norms = current.norms(updates, self.options.norm_bound, state.clients.identities)
         report = current.report(self.selector, self.options, updates=updates, seconds=self.seconds, table=state.clients)
@@ -271,12 +270,13 @@ class Adapter:
 
     def _roll_call(self, queries: Queries) -> None:
         """Bring the table of clients up to date, and the selector's memory to its length."""
-        state, rows = self.state, len(self.state.clients)
-        least = int(self.wrapped.setting("min_available_nodes", 1))
-        wanted = max(self.options.clients or 0, self.selector.m or 1, least)
+        state, rows, first = self.state, len(self.state.clients), not self.state.clients.called
+        wanted = max(self.options.clients or 0, self.selector.m or 1, self.wrapped.setting("min_available_nodes", 1))
         queries.roll_call(wanted, again="leaving" in needs(self.selector))
         if state.memory is None or len(state.clients) != rows:
             state.memory = resize_memory(self.selector, state.memory, len(state.clients))
+        if first or len(state.clients) != rows:
+            compile_selector(self.selector, queries)
 
     def _valid_updates(self, server_round: int, current: Round, replies: Iterable[Message]) -> dict[int, Message]:
         """The updates that may enter the average, by seat; a client without one is quarantined."""

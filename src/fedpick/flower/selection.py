@@ -1,7 +1,7 @@
 """The selection of a round on a server: the decision of the simulator, with compiled methods."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 from numpy.typing import NDArray
 
 from fedpick.flower.queries import Queries
-from fedpick.protocol import Clients, Losses, Mask, Selection, Selector, needs, pick, round_keys
+from fedpick.protocol import Clients, Losses, Mask, Poll, Selection, Selector, needs, pick, round_keys
 from fedpick.sampling import arrivals, first_k, seat
 
 # Compiled once for each K: three programs, and not the fifty small ones that they are made of.
@@ -112,6 +112,15 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
     weight = jnp.where(clients.available & ~picked.candidates, clients.size, jnp.float32(0))
     drawn = seat(*first_k(arrivals(jax.random.fold_in(keys.select, 1), weight), seats))
     return choice._replace(selection=drawn, how=f"drawn by size, because {SILENCE}")
+
+
+class SilentQueries(Queries):
+    """Queries that ask nobody, for a decision that is thrown away."""
+
+    def poll(
+        self, asked: Sequence[int], kind: Poll, told: Mapping[str, float] | None = None
+    ) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+        return np.zeros(len(self.state.clients), np.float32), ()
 
 
 def announced(selector: Selector[Any], memory: Any, training: bool = False) -> dict[str, float]:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.history import RoundRow
 from fedpick.flower.options import Options
+from fedpick.flower.queries import Queries
 from fedpick.flower.replies import difference, read_loss, read_seconds, scale
-from fedpick.flower.selection import Choice
+from fedpick.flower.selection import Choice, SilentQueries, choose, observe
 from fedpick.protocol import OF_SEATS, Report, Selector, needs
 from fedpick.updates import lengths, measure
 
@@ -109,6 +110,20 @@ class Round(NamedTuple):
             asked=choice.asked,
             answers=tuple(np.asarray(choice.losses)[list(choice.asked)].astype(float).tolist()) if choice.asked else (),
         )
+
+
+def compile_selector(selector: Selector[Any], queries: Queries) -> None:
+    """Play a round of the decision that is thrown away: compiling is no part of a round's seconds."""
+    state = queries.state
+    choice = choose(selector, SilentQueries(*queries))
+    nothing: dict[Any, Any] = {}
+    played = Round(choice, nothing, 0.0, nothing)
+    report = played.report(selector, queries.options, updates=nothing, seconds=nothing, table=state.clients)
+    after = observe(selector, state.memory, choice.selection, report)
+    if hasattr(selector, "status"):
+        selector.status(after)
+    if hasattr(selector, "explain"):
+        selector.explain(state.memory, after)
 
 
 def _norm(update: Mapping[str, NDArray[Any]]) -> float:

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import importlib.util
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,15 @@ def read_cells(file: Path) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
     mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
     names = [name.strip() for name in next(csv.reader([head], delimiter=mark), [])]
     columns, written = {}, {}
-    for name, cells in zip(names, _split(file, mark, names), strict=True):
+    table = _split(file, mark, names)
+    comma = mark == ";" and not any(_has_points(np.array(cells, str)) for cells in table)
+    for name, cells in zip(names, table, strict=True):
         texts = np.array(cells, str)
         if not name and is_missing(texts).all():  # what a comma at the end of each line makes
             continue
         if name in columns:
             raise ValueError(f"Arrays: {str(file)!r} must have a name for each column, got {name!r} twice")
-        columns[name] = _parsed(texts, mark)
+        columns[name] = _parsed(texts, comma and not _has_thousands(texts))
         if columns[name].dtype == np.int64 and _padded(texts):
             written[name] = texts
     return columns, written
@@ -79,12 +82,32 @@ def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
     return list(zip(*rows, strict=True)) if rows else [()] * len(names)
 
 
-def _parsed(texts: Numbers, mark: str) -> Numbers:
-    """Cells of a CSV file as numbers, or true and false, where all are so; between semicolons a comma is a point.
+def _has_points(texts: Numbers) -> bool:
+    """Whether a column is of numbers with decimal points: a comma is then none in this file."""
+    try:
+        return bool(np.any(texts[~is_missing(texts)].astype(float) % 1)) and bool((np.char.count(texts, ".") > 0).any())
+    except ValueError:
+        return False
+
+
+def _has_thousands(texts: Numbers) -> bool:
+    """Whether commas may part thousands: 750 beside 2,229, which is not 2.229.
+
+    >>> _has_thousands(np.array(["750", "2,229"])), _has_thousands(np.array(["0,750", "2,229"]))
+    (True, False)
+    """
+    cells = np.unique(texts[~is_missing(texts)]).tolist()
+    with_comma = [cell for cell in cells if "," in cell]
+    in_threes = all(re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+", cell) for cell in with_comma)
+    return bool(with_comma) and in_threes and len(with_comma) < len(cells)
+
+
+def _parsed(texts: Numbers, comma: bool) -> Numbers:
+    """Cells of a CSV file as numbers, or true and false, where all are so; a decimal ``comma`` is a point.
 
     Among numbers, a word for a missing one is NaN; in a column of words it is a word.
     """
-    points = np.char.replace(texts, ",", ".") if mark == ";" else texts
+    points = np.char.replace(texts, ",", ".") if comma else texts
     try:
         numbers = np.where(texts == "", "nan", points).astype(float)
     except ValueError:

@@ -173,12 +173,12 @@ class Federation:
 
         Args:
             x: Inputs, a row per sample; bytes stay bytes, all else becomes float32.
-            y: Labels: 0..classes-1, or words, which are numbered in their order.
+            y: Labels: 0..classes-1, or words or other whole numbers, which are numbered in their order.
             client: The client that holds each sample: a number, or a name; [R, N] for R runs with the same samples,
                 each dealt out in its own way, 0..K-1.
             test: Inputs and labels of the test set; by default there is none.
             num_clients: K; by default as many as there are.
-            classes: Number of classes; by default one more than the largest label.
+            classes: Number of classes; given, labels are its numbers 0..classes-1. By default that of the labels.
             size: What p_k is in proportion to; by default the number of samples.
             prepare: As for ``Federation``.
             name: For reports.
@@ -196,12 +196,11 @@ class Federation:
         require(cls, "seed", seed, "at least 0", lambda n: n >= 0, whole=True)
         check_kind(cls, "names", names, Names)
         client, called = numbered("client", client, gaps=num_clients is None)
-        both, labels = numbered("y", joined("Federation: y", [y, test_y]) if y.ndim == test_y.ndim == 1 else y)
+        both = joined("Federation: y", [y, test_y]) if y.ndim == test_y.ndim == 1 else y
+        both, labels = numbered("y", both, gaps=classes is None)
         y, test_y = (both[: len(y)], both[len(y) :]) if y.ndim == test_y.ndim == 1 else (both, test_y)
-        for name_, rows in (
-            *(("client", row) for row in (client if client.ndim == 2 and len(client) else [client])),
-            ("y", y),
-        ):
+        by_run = client if client.ndim == 2 and len(client) else [client]
+        for name_, rows in (*(("client", row) for row in by_run), ("y", y)):
             check_labels(name_, rows, len(x))
         K = int(client.max()) + 1 if num_clients is None else natural(cls, "num_clients", num_clients)
         check_below("client", client, K, "num_clients")

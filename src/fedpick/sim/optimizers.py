@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
@@ -171,6 +172,10 @@ class _Arguments(dict[str, float]):
         return hash(tuple(sorted(self.items())))
 
 
+# Those whose arguments are numbers; others are made of schedules.
+SCHEDULES = tuple(name for name in dir(optax.schedules) if re.fullmatch(r"[a-z]\w*_(schedule|decay)", name))
+
+
 @pytree
 class OptaxSchedule:
     """A schedule of optax by its name, such as "cosine_decay_schedule"; it gives the multiple of eta.
@@ -191,7 +196,7 @@ class OptaxSchedule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arguments", _Arguments(self.arguments))
-        one_of(self, "name", self.name, tuple(n for n in dir(optax.schedules) if n.endswith("_schedule")))
+        one_of(self, "name", self.name, SCHEDULES)
         try:
             self(jnp.int32(0))
         except (TypeError, ValueError) as error:

@@ -1,0 +1,42 @@
+"""Addresses of classes and functions: "package.module:Class", or "folder/file.py:Class"."""
+
+import functools
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from fedpick.text import blame
+
+
+def is_address(value: Any) -> bool:
+    """Whether it is a "package.module:Class"."""
+    return isinstance(value, str) and ":" in value
+
+
+def load(address: str) -> Any:
+    """The class or function at "package.module:Class", or at "folder/file.py:Class".
+
+    A module has its name only once: of two files of one name, the second is refused.
+
+    >>> load("optax:sgd").__name__
+    'sgd'
+    """
+    module, _, path = address.partition(":")
+    file = Path(module).resolve() if module.endswith(".py") else None
+    if file is not None:  # its folder becomes one that modules are imported from
+        module = file.stem
+        if str(file.parent) not in sys.path:
+            sys.path.append(str(file.parent))
+    try:
+        loaded = importlib.import_module(module)
+        origin = getattr(loaded, "__file__", None)
+        if file is not None and file.is_file() and (origin is None or not os.path.samefile(origin, file)):
+            raise ImportError(f"the module {module} is that of {origin or 'Python'}; give the file another name")
+        found: Any = functools.reduce(getattr, path.split("."), loaded)
+        if not callable(found):
+            raise ImportError(f"{path} is a {type(found).__name__}")
+    except Exception as error:
+        raise ValueError(f"registry: {address!r} must be an importable package.module:Class ({blame(error)})") from None
+    return found
