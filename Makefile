@@ -37,7 +37,7 @@ setup: .venv/ready ## Make the virtual environment of developers (the other targ
 demo: .venv/light ## Compare the strategies: the table, the answer, and a page (comparison/report.html)
 	$(BIN)/fedpick compare
 
-paper: .venv/light ## Reproduce the paper: every figure and table in a smaller form (all of it: fedpick paper --all)
+paper: .venv/light ## Reproduce the paper: a smaller form of all, paper-quick/paper.html (in full: fedpick paper --all)
 	$(BIN)/fedpick paper --all --quick
 
 flower: .venv/flower ## Run Power-of-Choice on Flower: a SuperLink and eight SuperNodes as processes on this machine

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -358,9 +359,35 @@ def test_the_page_keeps_the_items_that_it_has(tmp_path):
     assert "## Figure 1: " in both
     verdict = re.search(r"## FedCor: .*?(?=\n## )", alone, re.DOTALL)[0]
     assert verdict in both
-    other = command("fig1", "--quick", "-o", str(tmp_path))  # of more seeds
-    assert "paper: the page is made without fedcor: it was of another size\n" in other.output
+    for path in (tmp_path / "runs").iterdir():
+        shutil.rmtree(path)
+    less = command("fig1", *size)
+    assert "paper: the page is made without fedcor: its runs are gone\n" in less.output
     assert 'id="fedcor"' not in (tmp_path / "paper.html").read_text()
+
+
+@pytest.mark.parametrize("lost", [(), ("paper.html", "figures/fig1.*"), ("reproduction.md",)])
+def test_a_page_of_another_size_is_not_replaced(lost, tmp_path):
+    assert command("fig1", "--quick", "-o", str(tmp_path)).exit_code == 0
+    for path in [path for name in lost for path in tmp_path.glob(name)]:
+        path.unlink()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for other, name in (((), "full"), (("--quick", "--seeds", "1"), "quick, 1-seed")):
+        answer = command("fedcor", *other, "-q", "-o", str(tmp_path))
+        rule = f"must not have a page of another size than the {name} version, and has one"
+        assert answer.stderr == f"paper: {tmp_path} {rule}; choose another folder with -o\n"
+        assert answer.exit_code == 1
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert command("fig1", "--quick", "-o", str(tmp_path)).exit_code == 0
+
+
+def test_the_quick_and_the_full_version_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for size in (["--quick"], []):
+        assert command("fig1", *size).exit_code == 0
+    assert "quick version" in (tmp_path / "paper-quick" / "paper.html").read_text()
+    assert "quick version" not in (tmp_path / "paper" / "paper.html").read_text()
+    assert "paper-quick with --quick" in " ".join(re.sub("[│╭╰─]", "", command("--help").output).split())
 
 
 @pytest.mark.slow

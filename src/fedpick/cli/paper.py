@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
+from re import search
 from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors, command_line, console, open_store
+from fedpick.cli._common import Debug, Quiet, announced, cli_errors, command_line, console, open_store
 from fedpick.cli._progress import ProgressBar, duration, estimate
 
 PAGES = ("paper.html", "reproduction.md")
@@ -21,7 +22,12 @@ def paper(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Number of partitions and of draws of the other problems.")
     ] = None,
-    output: Output = Path("paper"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Folder for runs and reports.", show_default="paper, or paper-quick with --quick"
+        ),
+    ] = None,
     docs: Annotated[
         Path | None, typer.Option(help="Also write reproduction.md, a page for each item and img/paper-*.svg here.")
     ] = None,
@@ -34,7 +40,7 @@ def paper(
     """Reproduce the paper: ours beside the published numbers, with a verdict for every claim.
 
     Finished runs are kept in the output folder; after an interruption, the same command continues. The page keeps the
-    items that it has, as long as they are of the same size.
+    items that it has; another size needs another folder.
 
     Examples:
 
@@ -46,6 +52,7 @@ def paper(
 
       fedpick paper --list
     """
+    output = output or Path("paper-quick" if quick else "paper")
     with cli_errors(debug, output, data=data), announced("paper", quiet or listed):
         from fedpick.experiment import missing
         from fedpick.paper import (
@@ -76,6 +83,7 @@ def paper(
             _list(selected, size, output)
             return
         _check_files(output, docs)
+        _check_size(output, size)
         store = open_store(output, "paper", *PAGES, "figures")
         selected = get_items({*named, *_on_page(output, size, store, named)})
         batches = missing([experiment for item in selected for experiment in item.experiments(size).values()], store)
@@ -123,20 +131,29 @@ def _check_files(output: Path, docs: Path | None) -> None:
         check_own("paper", docs, PAGES[1:])
 
 
+def _check_size(output: Path, size: Any) -> None:
+    """Raise where the folder has a page of another size, which would be lost."""
+    for path in (output / name for name in PAGES):
+        text = path.read_text(errors="replace") if path.is_file() else ""
+        if search(r"Fashion-MNIST with \d+ partitions", text) and size.extent not in text:
+            raise ValueError(
+                f"paper: {output} must not have a page of another size than the {size.name} version, and has one; "
+                "choose another folder with -o"
+            )
+
+
 def _on_page(output: Path, size: Any, store: Any, named: set[str]) -> list[str]:
-    """The items that the page has already and that are stored complete in this size: it keeps them."""
+    """The items that the page has already and whose runs are stored: it keeps them."""
     from fedpick.experiment import missing
-    from fedpick.paper import ITEMS, Reproduction
+    from fedpick.paper import ITEMS
 
     page = output / PAGES[0]
     text = page.read_text(errors="replace") if page.is_file() else ""
     shown = [name for name in ITEMS if f'id="{name}"' in text]
-    same = Reproduction((), size, store, "").extent in text
-    kept = [name for name in shown if same and not missing(ITEMS[name].experiments(size).values(), store)]
+    kept = [name for name in shown if not missing(ITEMS[name].experiments(size).values(), store)]
     gone = [name for name in shown if name not in (*kept, *named)]
     if gone:
-        why = "its runs are gone" if same else "it was of another size"
-        typer.echo(f"paper: the page is made without {', '.join(gone)}: {why}", err=True)
+        typer.echo(f"paper: the page is made without {', '.join(gone)}: its runs are gone", err=True)
     return kept
 
 

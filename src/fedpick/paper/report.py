@@ -42,13 +42,7 @@ class Reproduction(NamedTuple):
     @property
     def extent(self) -> str:
         """How much was run, in a sentence."""
-        size = self.size
-        fashion = f"Fashion-MNIST with {size.seeds} partitions and {size.fashion_rounds} rounds"
-        runs = f"{fashion}, others with up to {size.draws} draws"
-        if size.whole:
-            return f"Full version: {runs}."
-        caution = "less than the paper did: its verdicts are a first look, no result"
-        return f"The {size.name} version ({runs}), {caution}."
+        return self.size.extent
 
     @property
     def label(self) -> str:

@@ -47,6 +47,16 @@ class Size:
         """What is appended to titles and verdicts of a smaller version."""
         return "" if self.whole else f" ({self.name} version)"
 
+    @property
+    def extent(self) -> str:
+        """How much is run, in a sentence."""
+        fashion = f"Fashion-MNIST with {self.seeds} partitions and {self.fashion_rounds} rounds"
+        runs = f"{fashion}, others with up to {self.draws} draws"
+        if self.whole:
+            return f"Full version: {runs}."
+        caution = "less than the paper did: its verdicts are a first look, no result"
+        return f"The {self.name} version ({runs}), {caution}."
+
 
 FULL = Size(
     name="full",
