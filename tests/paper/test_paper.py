@@ -23,6 +23,7 @@ from fedpick.paper import (
     FULL,
     ITEMS,
     LATER,
+    QUICK,
     Check,
     Claim,
     Reproduction,
@@ -255,6 +256,17 @@ def test_a_smaller_version_says_so_in_every_verdict_and_describes_what_was_run()
     assert "300 and 600, 800 rounds" in ITEMS["fig3"].setting(FULL)
     assert (quick.label, FULL.label) == (" (quick version)", "")
     assert not any("{" in item.setting(FULL) for item in ITEMS.values())
+
+
+@pytest.mark.parametrize("size", [QUICK, FULL])
+def test_a_smaller_version_says_so_in_the_title_of_every_picture(size, tmp_path):
+    results = reproduce(get_items(["fig1"]), size, RunStore(tmp_path))
+    (chart,) = results[0].outcome.charts
+    (plain,) = ITEMS["fig1"].conclude(None).charts
+    assert chart == replace(plain, title="Two clients: the one of higher loss, or one at random" + size.label)
+    write_report(Reproduction(results, size, RunStore(tmp_path), ""), tmp_path)
+    drawn = (tmp_path / "figures" / "fig1.svg").read_text()
+    assert ("one at random (quick version)<" in drawn) == (size is QUICK)
 
 
 def test_verdicts():

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from fedpick.experiment import Batch, missing, run_missing
@@ -89,7 +90,7 @@ def reproduce(
 ) -> list[ItemResult]:
     """Run what is missing and conclude, item by item.
 
-    An item whose data set cannot be found is left out.
+    An item whose data set cannot be found is left out. Titles of charts of a smaller version end with its name.
 
     Args:
         items: The items, such as ``ITEMS.values()``.
@@ -118,6 +119,8 @@ def _reproduce_item(
         if item.needs_fashion_mnist(size) and missing(experiments.values(), store):
             find_fashion_mnist()  # before anything is run
         run_missing(experiments.values(), store, lambda batch, so_far: on_progress(item, batch, so_far))
-        return ItemResult(item, item.conclude(ItemRuns(store, size, experiments)))
+        outcome = item.conclude(ItemRuns(store, size, experiments))
     except (ConnectionError, FileNotFoundError, ModuleNotFoundError) as error:
         return ItemResult(item, None, str(error))
+    charts = tuple(replace(chart, title=chart.title + size.label) for chart in outcome.charts)  # pictures say it, too
+    return ItemResult(item, replace(outcome, charts=charts))
