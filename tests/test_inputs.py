@@ -72,7 +72,10 @@ def nested(depth, wrap):
         (lambda: arrays(y=Y[:3], test_share=0.5), "Federation: y must have one entry per sample (6), got shape (3,)"),
         (lambda: arrays(names=3), "Federation: names must be a Names, got 3"),
         (lambda: arrays(num_clients=2**31), "Federation: num_clients must be at most the 6 samples, got 2147483648"),
-        (lambda: arrays(y=Y * 2_000_000_000), "Federation: classes must be at most 1,000,000, got 2000000001"),
+        (
+            lambda: arrays(y=Y * 2_000_000_000, classes=2_000_000_001),
+            "Federation: classes must be at most 1,000,000, got 2000000001",
+        ),
         (lambda: run(3, "x"), "run: experiments must be an Experiment, or several, got 3"),
         (lambda: run({}, "x"), "run: experiments must be an Experiment, or several, got {}"),
         (lambda: run([3], "x"), "run: experiments must be an Experiment, got 3"),

@@ -171,17 +171,18 @@ def test_a_target_may_be_named_as_the_metric_that_was_asked_for():
 
 @pytest.mark.parametrize("target", ["f1", "test_f1"])
 def test_a_metric_of_ones_own_with_the_name_of_one_of_the_registry_is_the_target(target, tmp_path):
+    own = f"mym_{target}.py:f1"
     assert metrics_asked("mine.py:f1,auc", target) == (("mine.py:f1", "auc"), "test_f1")
     assert metrics_asked("f1", target) == (("f1",), "test_f1")
     assert metrics_asked(None, target, ["mine.py:f1"]) == ((), "test_f1")
-    Path("mym.py").write_text(
+    Path(f"mym_{target}.py").write_text(
         "def f1(logits, labels):\n    return 0.25 + 0 * logits.sum()\nf1.higher_is_better = True\n"
     )
     options = ["--strategies", "rand,pow-d", "--rounds", 4, "--seeds", 2, "-o", "out", "-q"]
-    done = fedpick("compare", "mine.npz", *options, "--metrics", "mym.py:f1", "--metric", target, "--target", "0.25")
+    done = fedpick("compare", "mine.npz", *options, "--metrics", own, "--metric", target, "--target", "0.25")
     assert done.exit_code == 0, done.output
     summary = json.loads(Path("out/summary.json").read_text())
-    assert summary["experiments"][0]["metrics"]["test"] == ["mym.py:f1"]
+    assert summary["experiments"][0]["metrics"]["test"] == [own]
     assert summary["strategies"][0]["final"]["test_f1"]["mean"] == 0.25
-    both = fedpick("compare", "mine.npz", *options, "--metrics", "mym.py:f1,f1")
+    both = fedpick("compare", "mine.npz", *options, "--metrics", f"{own},f1")
     assert "metrics must have different names, got test_f1, which is given twice" in both.stderr

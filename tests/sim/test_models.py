@@ -83,7 +83,7 @@ def test_the_cnn_is_that_of_mcmahan():
     right = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     losses = model.losses(params, federation.prepare(federation.x), federation.y, None)
     np.testing.assert_allclose(losses, -right[np.arange(6), federation.y], rtol=1e-4)
-    full = CNN().build(Federation.from_arrays(np.zeros((2, 784), np.uint8), [0, 9], [0, 1]))
+    full = CNN().build(Federation.from_arrays(np.zeros((2, 784), np.uint8), [0, 9], [0, 1], classes=10))
     sizes = [leaf.size for leaf in jax.tree.leaves(jax.eval_shape(full.init, jax.random.key(0)))]
     assert sum(sizes) == 1_663_370  # as in the paper
 
