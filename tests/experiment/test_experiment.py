@@ -220,6 +220,17 @@ def different(experiments):
     return differences([experiment.to_plain() for experiment in experiments])
 
 
+def test_a_setting_of_the_data_that_has_no_effect_is_told():
+    for experiment in from_plain(
+        {**PLAIN, "data": {"kind": "synthetic", "alpha": [0, 0.5]}, "model": {"kind": "logistic"}}
+    ):
+        with pytest.warns(
+            UserWarning, match=r"^experiment: data\.alpha of Synthetic has no effect on the data: it adds"
+        ):
+            experiment.check()
+    from_plain(PLAIN)[0].check()
+
+
 def test_names_say_which_is_which():
     clipped = [PowerOfChoice(3, 6, score=ClippedLoss(limit)) for limit in (2.0, 3.0)]
     plains = [{"selector": unstructure(selector, "Selector")} for selector in clipped]

@@ -382,6 +382,13 @@ def test_synthetic_is_as_the_notes_have_it():
     assert 0.09 < len(federation.test_y) / (len(federation.y) + len(federation.test_y)) < 0.12
 
 
+def test_alpha_of_synthetic_has_no_effect_as_in_the_published_generator():
+    one, other = Synthetic(0, 1, K=5).federation(), Synthetic(5, 1, K=5).federation()
+    for part in ("x", "y", "count", "test_x", "test_y"):
+        np.testing.assert_array_equal(getattr(one, part), getattr(other, part))
+    assert not np.array_equal(Synthetic(1, 0, K=5).federation().y, one.y)
+
+
 def test_digits_need_no_download():
     federation = Digits().federation()
     assert federation.num_clients == 30

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -157,7 +158,14 @@ class Experiment:
         return float(1e-4 * self.rounds + 1.8e-11 * passes * (inputs * width + 5_000))
 
     def check(self) -> None:
-        """Raise where the model, the data and the strategy do not go together; nothing is trained."""
+        """Raise where the model, the data and the strategy do not go together; nothing is trained.
+
+        Warn of settings of the data that have no effect on them.
+        """
+        for name, why in getattr(self.data, "without_effect", {}).items():
+            if getattr(self.data, name) != getattr(type(self.data), name, None):
+                kind = type(self.data).__name__
+                warnings.warn(f"experiment: data.{name} of {kind} has no effect on the data: {why}", stacklevel=2)
         federation = self.federation()
         model = self.model.build(federation)
         seats, every = self.selector.m or federation.num_clients, self.metrics.every or max(1, self.rounds // 50)

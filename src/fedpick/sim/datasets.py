@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -19,8 +19,9 @@ class Data(Protocol):
 
     It may have more: a field ``seed``, which ``redraw`` changes; a field ``path``, relative to the file of the
     experiment; ``sha256``, a sum over the file at that path, by which the data are known; ``extent``, about how many
-    samples, inputs and outputs there are, from which running times are guessed; and ``shares_samples``, true where its
-    field ``partition`` only deals the samples out: it is then given a list of them for runs that differ in it.
+    samples, inputs and outputs there are, from which running times are guessed; ``shares_samples``, true where its
+    field ``partition`` only deals the samples out: it is then given a list of them for runs that differ in it; and
+    ``without_effect``, the fields that change nothing about the data, with the reason: who sets one is told.
     """
 
     def federation(self) -> Federation:
@@ -78,11 +79,15 @@ def quadratic_optimum(federation: Federation) -> tuple[Numbers, float]:
 class Synthetic:
     """Synthetic(alpha, beta) of Li et al. (2020): logistic data whose law differs from client to client.
 
+    Client k labels its samples by argmax(W_k x + b_k), all entries of W_k and b_k drawn from N(u_k, 1), u_k ~ N(0,
+    alpha^2). u_k adds the same to all logits of a sample, here as in the published generator: alpha has no effect on
+    the data, and every client has a model of its own at alpha = 0, too. What differs by parameter are the inputs.
+
     The sizes are heavy-tailed: one client may hold half of the data. A tenth of each client's samples is the test set.
 
     Args:
-        alpha: How much the clients' models differ.
-        beta: How much their inputs differ.
+        alpha: Standard deviation of u_k, which changes no label; kept because the problem is named by it.
+        beta: How much the clients' inputs differ.
         K: Clients.
         dim: Inputs.
         classes: Labels.
@@ -101,6 +106,7 @@ class Synthetic:
     classes: int = 10
     seed: int = 0
     extent = (10_000, 60, 10)
+    without_effect: ClassVar = {"alpha": "it adds the same to all logits of a sample; beta makes inputs differ"}
 
     def __post_init__(self) -> None:
         _counts(self, K=self.K, dim=self.dim, classes=self.classes)
