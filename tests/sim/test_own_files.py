@@ -342,6 +342,27 @@ def test_inputs_that_need_it_are_standardised_on_request(csv):
     assert np.all((federation.test_x[:, 0] > lowest) & (federation.test_x[:, 0] < highest))
 
 
+@pytest.mark.parametrize("form", ["csv", "npz", "frame"])
+def test_inputs_are_standardised_before_they_are_rounded(form, tmp_path):
+    """Seconds since 1970 are one number in float32."""
+    seconds, client = 1_700_000_000 + np.arange(20), np.arange(20) % 2
+    table = {"time": seconds, "wet": np.arange(20) // 2 % 2, "label": np.arange(20) % 2, "client": client}
+    path = str(tmp_path / f"a.{form}")
+    if form == "npz":
+        x = np.stack([table["time"], table["wet"]], axis=1)
+        np.savez(path, x=x, y=table["label"], client=client, test_x=x[:5], test_y=table["label"][:5])
+    elif form == "csv":
+        pandas.DataFrame(table).to_csv(path, index=False)
+    given = {"standardize": True}
+    federation = from_frame(pandas.DataFrame(table), **given) if form == "frame" else Arrays(path, **given).federation()
+    found = np.asarray(federation.x)[:, 0]
+    np.testing.assert_allclose((found.mean(), found.std()), (0, 1), atol=1e-6)
+    assert len(np.unique(found)) == len(found)
+    both = np.concatenate([found, np.asarray(federation.test_x)[:, 0]])
+    steps = np.diff(np.unique(both))
+    np.testing.assert_allclose(steps[steps > 1e-4], steps.max(), rtol=1e-4)
+
+
 def test_leaf_json_and_its_folders(tmp_path):
     def write(path, users):
         path.parent.mkdir(exist_ok=True, parents=True)
@@ -552,7 +573,7 @@ def test_a_word_among_numbers_is_named(tmp_path, caplog):
     file.write_text("\n".join(["client,f1,f2,label", *rows]))
     with caplog.at_level("INFO", logger="fedpick"):
         Arrays(str(file)).federation()
-    assert "f2 is left out because of 'n/a?'" in caplog.text
+    assert "f2 is left out because of 'n/a?' in line 6" in caplog.text
     with pytest.raises(ValueError, match=r"f2 must be numbers, got 'n/a\?'"):
         Arrays(str(file), x=("f2",)).federation()
 
@@ -614,3 +635,70 @@ def test_samples_of_different_lengths_are_told(tmp_path):
 def test_an_empty_name_of_inputs_gets_a_sentence(csv):
     with pytest.raises(ValueError, match=r"x must be names of columns, or patterns such as 'pixel\*', got ''"):
         Arrays(str(csv), x=("",), client="station").federation()
+
+
+@pytest.mark.parametrize("polars", [True, False])
+def test_blanks_in_cells_make_no_other_client_and_no_other_label(polars, tmp_path, monkeypatch):
+    if not polars:
+        monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
+    file = tmp_path / "blanks.csv"
+    file.write_text(
+        'a,b,client,label\n1, True,A,x\n2,False ,"A ", x\n3,true,B\u00a0,y\n4,false,B,y\n', encoding="utf-8"
+    )
+    federation = Arrays(str(file), test_share=0.0).federation()
+    assert (federation.names.clients, federation.names.labels) == (("A", "B"), ("x", "y"))
+    assert federation.x.tolist() == [[1, 1], [2, 0], [3, 1], [4, 0]]
+    file.write_text("a,client,label\n1, 007,x\n2,007 ,y\n3,7,x\n")
+    assert Arrays(str(file), test_share=0.0).federation().names.clients == ("007", "7")
+
+
+HEADLESS = ["1.5,2.5,0,7", "5.1,3.5,x,0", "5.1,3.5,x,north", "", " , ,"]
+
+
+@pytest.mark.parametrize("polars", [True, False])
+@pytest.mark.parametrize("first", HEADLESS)
+def test_a_first_line_that_is_a_sample_is_refused(first, polars, tmp_path, monkeypatch):
+    if not polars:
+        monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
+    file = tmp_path / "headless.csv"
+    others = HEADLESS[:1] if "7" in first else HEADLESS[1:3]
+    file.write_text("\n".join([first, *others, *others]))
+    with pytest.raises(ValueError, match=r"headless.csv' must name its columns in the first line, got '.*'; put a"):
+        Arrays(str(file)).federation()
+
+
+@pytest.mark.parametrize("first", [",0,1,client,label", "0,1,2,client,label", "400.5,401,402.5,client,label"])
+def test_numbers_may_be_names_of_columns(first, tmp_path):
+    file = tmp_path / "numbers.csv"
+    file.write_text("\n".join([first, "0,2.5,1,a,p", "1,1.5,2,b,q"]))
+    assert Arrays(str(file), test_share=0.0).federation().x.shape[0] == 2
+    file.write_text("0,1,2,3\n5.5,1,7,1\n6.5,1,8,0\n")  # as pandas writes an array
+    assert list(files.read_table(str(file)).columns) == ["0", "1", "2", "3"]
+
+
+def test_codes_that_are_also_numbers_stay_apart(tmp_path):
+    file = tmp_path / "codes.csv"
+    file.write_text("a,client,label\n1,1_21,12e5\n2,12_1,1200000\n3,121,7\n")
+    names = Arrays(str(file), test_share=0.0).federation().names
+    assert (names.clients, names.labels) == (("121", "12_1", "1_21"), ("1200000", "12e5", "7"))
+    file.write_text("a,client,label\n1,1.0e+00,0.0e+00\n2,1.0e+01,1.0e+00\n")  # as NumPy writes whole numbers
+    assert Arrays(str(file), test_share=0.0).federation().names.clients == ("1", "10")
+
+
+def test_an_input_that_is_the_label_in_another_code_is_named(recwarn):
+    number = np.arange(40)
+    table = {"a": number % 7, "label_id": number % 3 * 5.0, "label": np.array(["u", "w", "v"])[number % 3]}
+    from_frame(pandas.DataFrame({**table, "client": number // 10}))
+    (told,) = (str(each.message) for each in recwarn)
+    assert told.startswith("own data: every value of label_id stands for one label of label, as if")
+    recwarn.clear()
+    table["label_id"][4] = 10
+    from_frame(pandas.DataFrame({**table, "client": number // 10}))
+    from_frame(pandas.DataFrame({**table, "label": "u", "one": 1, "client": number // 10}))
+    assert not recwarn
+
+
+def test_two_columns_of_a_frame_with_one_name_are_refused():
+    frame = pandas.DataFrame([[1, 2, "p"], [3, 4, "q"]], columns=["a", "a", "client"])
+    with pytest.raises(ValueError, match="from_frame: frame must have a name for each column, got 'a' twice"):
+        from_frame(frame)

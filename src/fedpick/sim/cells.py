@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import importlib.util
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from fedpick.metrics import Numbers
-from fedpick.text import brief
+from fedpick.text import brief, shown
 
 MISSING = ("", "na", "n/a", "null", "none", "nan", "-", "?")  # in small letters
 
 
 def read_cells(file: Path) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
-    """The columns of a CSV file, and the texts of those columns of whole numbers that have zeros in front.
+    """The columns of a CSV file, and the texts of those columns of whole numbers that are written as codes are.
+
+    Blanks around a cell mean nothing.
 
     Args:
         file: The file; tabs are between the cells of a ``.tsv``, and in others what the first line has most of.
@@ -27,18 +30,42 @@ def read_cells(file: Path) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
     mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
     names = [name.strip() for name in next(csv.reader([head], delimiter=mark), [])]
     columns, written = {}, {}
-    table = _split(file, mark, names)
-    comma = mark == ";" and not any(_has_points(np.array(cells, str)) for cells in table)
-    for name, cells in zip(names, table, strict=True):
-        texts = np.array(cells, str)
+    table = [np.char.strip(np.array(cells, str)) for cells in (_split(file, mark, names) if any(names) else ())]
+    _check_names(file, names, table)
+    comma = mark == ";" and not any(map(_has_points, table))
+    for name, texts in zip(names, table, strict=True):
         if not name and is_missing(texts).all():  # what a comma at the end of each line makes
             continue
         if name in columns:
             raise ValueError(f"Arrays: {str(file)!r} must have a name for each column, got {name!r} twice")
         columns[name] = _parsed(texts, comma and not _has_thousands(texts))
-        if columns[name].dtype == np.int64 and _padded(texts):
+        if columns[name].dtype == np.int64 and _are_codes(texts):
             written[name] = texts
     return columns, written
+
+
+def _check_names(file: Path, names: Sequence[str], table: Sequence[Numbers]) -> None:
+    """Raise where the first line is a sample: numbers, and words that its columns have, too.
+
+    Numbers that count the columns are names, as pandas writes them.
+    """
+
+    def is_value(name: str, texts: Numbers) -> bool:
+        return _is_number(name) or bool((texts == name).any())
+
+    columns = [str(place) for place in range(len(names) + 1)]
+    counted = [name for name in names if name] in (columns[:-1], columns[1:], columns[:-2])
+    numbers = any(map(_is_number, names))
+    if not any(names) or (numbers and not counted and all(map(is_value, names, table))):
+        rule = "must name its columns in the first line"
+        raise ValueError(f"Arrays: {str(file)!r} {rule}, got {shown(','.join(names))}; put a line of names in front")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text)) and "_" not in text
+    except ValueError:
+        return False
 
 
 def is_missing(texts: Numbers) -> Numbers:
@@ -50,14 +77,16 @@ def is_missing(texts: Numbers) -> Numbers:
     return np.isin(np.char.lower(np.char.strip(texts)), MISSING)
 
 
-def _padded(texts: Numbers) -> bool:
-    """Whether some of the whole numbers in a column have zeros in front, as codes do.
+def _are_codes(texts: Numbers) -> bool:
+    """Whether some of the whole numbers in a column are written as codes are: with zeros in front, or 12e5.
 
-    >>> _padded(np.array(["007", "12"])), _padded(np.array(["0", "70"]))
-    (True, False)
+    >>> _are_codes(np.array(["007", "12"])), _are_codes(np.array(["0", "70"])), _are_codes(np.array(["1", "12e5"]))
+    (True, False, True)
     """
     signs = texts.view("U1").reshape(len(texts), texts.dtype.itemsize // 4)
-    return signs.shape[1] > 1 and bool(((signs[:, 0] == "0") & np.isin(signs[:, 1], list("0123456789"))).any())
+    zeros = signs.shape[1] > 1 and bool(((signs[:, 0] == "0") & np.isin(signs[:, 1], list("0123456789"))).any())
+    exponents, others = (np.isin(signs, list(marks)).any(axis=1) for marks in ("eE", ".+-"))
+    return zeros or bool((exponents & ~others).any())
 
 
 def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
@@ -108,6 +137,8 @@ def _parsed(texts: Numbers, comma: bool) -> Numbers:
     Among numbers, a word for a missing one is NaN; in a column of words it is a word.
     """
     points = np.char.replace(texts, ",", ".") if comma else texts
+    if (np.char.find(texts, "_") >= 0).any():  # 1_2 is a name, though Python reads it as 12
+        return texts
     try:
         numbers = np.where(texts == "", "nan", points).astype(float)
     except ValueError:

@@ -36,6 +36,8 @@ def choose_columns(
     client: str = "",
     owner: str,
     partitioned: bool,
+    unit: str = "row",
+    first: int = 0,
 ) -> Roles:
     """The roles of columns; what is not named is guessed by its name and its type.
 
@@ -46,6 +48,8 @@ def choose_columns(
         client: The column of clients.
         owner: What messages begin with.
         partitioned: Whether a partition makes the clients, so that there need be no column of them.
+        unit: What messages call a row, such as "line".
+        first: The number that the first row has in them.
 
     >>> table = {"a": np.ones(2), "label": np.ones(2), "user": np.array(["u", "v"])}
     >>> choose_columns(table, owner="Arrays", partitioned=False)
@@ -82,7 +86,9 @@ def choose_columns(
         called = [name if name else "a column without a name" for name in left]
         told.append(f"x = {few(inputs)}" + (f" (without {few(called)})" if left else ""))
         told += [
-            f"{name} is left out because of {_words(columns[name])[0]!r}" for name in left if _nearly(columns[name])
+            f"{name} is left out because of {_words(columns[name])[0]!r}{_place(columns[name], unit, first)}"
+            for name in left
+            if _nearly(columns[name])
         ]
     if told:  # who loses columns is to hear of it without asking
         level = logging.WARNING if left else logging.INFO
@@ -132,15 +138,21 @@ def _words(column: Numbers) -> list[Any]:
     >>> _words(np.array(["1", "", "NA", "n/a?", "2.5"]))
     ['n/a?']
     """
+    return [value for value in column.ravel().tolist() if not _is_number(value)]
 
-    def is_number(value: Any) -> bool:
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            return str(value).strip().lower() in MISSING
-        return True
 
-    return [value for value in column.ravel().tolist() if not is_number(value)]
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return str(value).strip().lower() in MISSING
+    return "_" not in str(value)
+
+
+def _place(column: Numbers, unit: str, first: int) -> str:
+    """Where the first word of a column is, if the most of it are numbers."""
+    words = [row for row, value in enumerate(column.tolist()) if not _is_number(value)]
+    return f" in {unit} {words[0] + first}" if len(words) < len(column) else ""
 
 
 def _nearly(column: Numbers) -> bool:
@@ -158,13 +170,14 @@ def _check_lengths(column: Numbers, what: str) -> None:
         raise ValueError(f"{what} must have the same length in all samples, got {found}")
 
 
-def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: str) -> Numbers:
+def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: str, *, exact: bool = False) -> Numbers:
     """The inputs as one array: a column as it is, several side by side.
 
     Args:
         columns: The columns of a table.
         names: Those that are inputs.
         owner: What messages begin with.
+        exact: Whether several are kept in double precision.
 
     >>> stack_inputs({"a": np.ones(2), "b": np.zeros(2)}, ("a", "b"), "Arrays").tolist()
     [[1.0, 0.0], [1.0, 0.0]]
@@ -180,4 +193,4 @@ def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: st
     if len(set(shapes.values())) > 1:
         raise ValueError(f"{owner}: inputs must all have the same shape, got {few(map(str, shapes.items()))}")
     with np.errstate(over="ignore"):  # which is found when the numbers are checked
-        return np.stack([columns[name].astype(np.float32) for name in names], axis=-1)
+        return np.stack([columns[name].astype(np.float64 if exact else np.float32) for name in names], axis=-1)

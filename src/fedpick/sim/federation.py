@@ -197,7 +197,7 @@ class Federation:
         check_kind(cls, "names", names, Names)
         client, called = numbered("client", client, gaps=num_clients is None)
         both = joined("Federation: y", [y, test_y]) if y.ndim == test_y.ndim == 1 else y
-        both, labels = numbered("y", both, gaps=classes is None)
+        both, labels = numbered("y", both, gaps=classes is None, negative=True)
         y, test_y = (both[: len(y)], both[len(y) :]) if y.ndim == test_y.ndim == 1 else (both, test_y)
         by_run = client if client.ndim == 2 and len(client) else [client]
         for name_, rows in (*(("client", row) for row in by_run), ("y", y)):
@@ -263,7 +263,7 @@ class Federation:
         >>> Federation.from_partition(x=[[0.0]] * 6, y=[0, 1] * 3, partition=IID(K=2)).count
         Array([3, 3], dtype=int32)
         """
-        y = np.asarray(y)
+        y = samples("Federation: y", y)
         for one in partition if isinstance(partition, list | tuple) else (partition,):
             check_function("Federation", "partition", one, "Dirichlet(K=30, alpha=0.3)")
         if isinstance(partition, Sequence):

@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,6 +92,9 @@ def of_frame(frame: Any) -> dict[str, Numbers]:
         return {name: _as_bytes(_column(found[name]), getattr(kinds[name], "dtype", "")) for name in frame.column_names}
     if not hasattr(frame, "columns"):
         raise ValueError(f"from_frame: frame must be of pandas, polars or Hugging Face, got {type(frame).__name__}")
+    for name, number in Counter(map(str, frame.columns)).items():
+        if number > 1:
+            raise ValueError(f"from_frame: frame must have a name for each column, got {name!r} twice")
     return {str(name): _column(_values(frame[name])) for name in frame.columns}
 
 

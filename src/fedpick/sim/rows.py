@@ -35,23 +35,32 @@ class Names:
 def as_array(values: Any) -> Numbers:
     """An array; a list with texts is one of objects, as NumPy would make the word "nan" of a missing one.
 
+    What a masked array masks is missing.
+
     >>> as_array(["a", float("nan")]).tolist()
     ['a', nan]
     """
+    if isinstance(values, np.ma.MaskedArray):
+        masked: Numbers = np.array(values.data, object if np.ma.is_masked(values) else None)
+        if masked.dtype == object:
+            masked[np.ma.getmaskarray(values)] = None
+        return masked
     texts = isinstance(values, list | tuple) and any(isinstance(value, str) for value in values)
     return np.asarray(values, dtype=object) if texts else np.asarray(values)
 
 
 def plain(values: Any) -> Numbers:
-    """An array of numbers or texts; objects, as columns of text in pandas are, become texts.
+    """An array of numbers or texts; objects, as columns of text in pandas are, become texts, and so do bytes.
 
     >>> plain(np.array(["a", "b"], object)).dtype.kind
     'U'
     """
     array = as_array(values)
+    if array.dtype.kind == "S":
+        return np.char.decode(array, "utf-8", "backslashreplace")
     if array.dtype.kind not in "OT":
         return array
-    missing = np.array([value is None or value != value for value in array.ravel()]).reshape(array.shape)
+    missing = np.array([_is_none(value) for value in array.ravel()], bool).reshape(array.shape)
     kept = array[~missing].ravel()
     if kept.size == array.size and all(isinstance(v, int | np.integer) for v in kept):
         with contextlib.suppress(OverflowError):
@@ -60,6 +69,14 @@ def plain(values: Any) -> Numbers:
         return np.where(missing, np.nan, array).astype(float)
     texts = np.where(missing, "", array).astype(str)
     return texts if array.size else array.astype(float)
+
+
+def _is_none(value: Any) -> bool:
+    """Whether it stands for a missing value: None, NaN, or the NA of pandas, which is equal to nothing in its way."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return np.ndim(value) == 0
 
 
 def samples(name: str, values: Any, of: str = "sample") -> Numbers:
@@ -122,7 +139,7 @@ def number(values: Numbers, what: str) -> tuple[Numbers, tuple[str, ...]]:
         _check_rows(values == np.floor(values), f"{what} must be whole numbers or words", values)
         _check_rows(np.abs(values) < 2**53, f"{what} must be integers or words where they are this large", values)
         values = values.astype(np.int64)
-    elif values.dtype.kind in "US":
+    elif values.dtype.kind == "U":
         _check_rows(np.char.str_len(values) > 0, f"{what} must be known for every sample", "none")
     elif values.dtype.kind not in "iub":
         raise ValueError(f"{what} must be whole numbers or words, got dtype {values.dtype}")
@@ -130,13 +147,22 @@ def number(values: Numbers, what: str) -> tuple[Numbers, tuple[str, ...]]:
     return numbers.astype(np.int64), tuple(map(str, found.tolist()))
 
 
-def numbered(name: str, values: Numbers, gaps: bool = False) -> tuple[Numbers, tuple[str, ...]]:
-    """Whole numbers as they are, others numbered, with their names; where there are gaps, these numbers too."""
-    if values.dtype.kind in "iu" and values.ndim == 1 and gaps and len(values) and values.min() >= 0:
-        if values.max() < 2 * len(values) and np.bincount(values).all():
-            return values, ()
-    elif values.dtype.kind in "iu" or values.ndim != 1 or not len(values):
+def numbered(name: str, values: Numbers, gaps: bool = False, negative: bool = False) -> tuple[Numbers, tuple[str, ...]]:
+    """Whole numbers as they are, others numbered, with their names; where there are ``gaps``, these numbers too.
+
+    Args:
+        name: What error messages begin with.
+        values: A value for each sample.
+        gaps: Whether whole numbers with gaps are names.
+        negative: Whether numbers below 0 are names then, as of labels -1 and 1.
+    """
+    if values.ndim != 1 or not len(values):
         return values, ()
+    if values.dtype.kind in "iu":
+        low, high = values.min(), values.max()
+        dense = low >= 0 and high < 2 * len(values) and np.bincount(values).all()
+        if not gaps or dense or (low < 0 and not negative):
+            return values, ()
     numbers, called = number(values, f"Federation: {name}")
     if values.dtype.kind == "f" and not gaps:
         return values.astype(np.int64), ()
@@ -149,13 +175,14 @@ def _check_rows(good: Any, rule: str, values: Any) -> None:
         raise ValueError(f"{rule}, got {values if isinstance(values, str) else values[row]} in row {row}")
 
 
-def narrow(name: str, x: Numbers, columns: Sequence[str] = ()) -> Numbers:
+def narrow(name: str, x: Numbers, columns: Sequence[str] = (), exact: bool = False) -> Numbers:
     """Bytes stay bytes; all other numbers become float32, and must be finite in it.
 
     Args:
         name: What error messages begin with, such as "Federation: x".
         x: Inputs, a row per sample.
         columns: What its columns are called, where each is one of a table.
+        exact: Whether they are only checked, and not rounded yet.
     """
     if x.dtype.kind not in "iufb" or x.ndim < 1:
         raise ValueError(f"{name} must be numbers, a row per sample, got dtype {x.dtype}, shape {x.shape}")
@@ -163,6 +190,7 @@ def narrow(name: str, x: Numbers, columns: Sequence[str] = ()) -> Numbers:
         raise ValueError(f"{name} must have at least one number per sample, got shape {x.shape}")
     if x.dtype == np.uint8:
         return x
+    given = x
     with np.errstate(over="ignore"):
         x = x.astype(np.float32, copy=False)
     for first in range(0, len(x), CHECKED):
@@ -172,7 +200,7 @@ def narrow(name: str, x: Numbers, columns: Sequence[str] = ()) -> Numbers:
             row = first + int(np.flatnonzero(~finite)[0])
             where = f"row {row}" + (f", column {columns[np.isfinite(x[row]).argmin()]}" if len(columns) > 1 else "")
             raise ValueError(f"{name} must be finite in float32, got NaN or infinity in {where}")
-    return x
+    return given if exact else x
 
 
 def check_labels(name: str, labels: Numbers, rows: int, empty: bool = False) -> None:

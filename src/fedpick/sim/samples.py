@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.sim.archives import Archive
-from fedpick.sim.columns import choose_columns, stack_inputs
+from fedpick.sim.columns import Roles, choose_columns, stack_inputs
 from fedpick.sim.federation import Federation, as_float, pixels
 from fedpick.sim.files import Table
 from fedpick.sim.partition import Partition
@@ -18,6 +18,7 @@ from fedpick.sim.rows import Names, check_mixed, few, held_out, joined, narrow, 
 
 SCALE = 10.0  # of inputs, above which plain gradient descent rarely works
 SAMPLED = 20_000  # rows that are looked at for it
+COINCIDENCE = 20  # samples, below which an input may well be as the label is
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,19 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
         name: For reports.
         owner: What error messages begin with, such as "Arrays: 'mine.csv'".
     """
-    columns, partition = table.columns, how.partition
-    roles = choose_columns(columns, x=how.x, y=how.y, client=how.client, owner=owner, partitioned=partition is not None)
-    x, y = stack_inputs(columns, roles.x, owner), table.written.get(roles.y, columns[roles.y])
+    columns, partition, exact = table.columns, how.partition, how.standardize
+    roles = choose_columns(
+        columns,
+        x=how.x,
+        y=how.y,
+        client=how.client,
+        owner=owner,
+        partitioned=partition is not None,
+        unit=table.unit,
+        first=table.first,
+    )
+    x = stack_inputs(columns, roles.x, owner, exact=exact)
+    y = table.written.get(roles.y, columns[roles.y])
     for called, column in ((roles.x[0] if len(roles.x) == 1 else "x", x), (roles.y, y)):
         samples(f"{owner}: {called}", column)
     if not len(y) or len(x) != len(y):
@@ -70,10 +81,10 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
         )
     if partition is not None and (how.client or "client" in columns):
         raise ValueError(f"{owner} has clients, so partition must be left out")
-    test = None if table.test is None else _test(table.test, roles.x, roles.y, owner)
+    test = None if table.test is None else _test(table.test, roles.x, roles.y, owner, exact=exact)
     holders = None if partition is not None else table.written.get(roles.client, columns[roles.client])
     with _counted(table, owner):
-        x = narrow("x", x, roles.x)
+        x = narrow("x", x, roles.x, exact)
         y, test_y, labels = _labels(y, None if test is None else test[1], roles.y, table.words.get(roles.y, ()))
         if partition is None:
             client = plain(holders)
@@ -86,13 +97,14 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
         out = held_out(client, how.test_share, how.seed)
         test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
     else:
-        test_x = narrow(f"{owner}: test x", test[0], roles.x)
+        test_x = narrow(f"{owner}: test x", test[0], roles.x, exact)
         check_mixed(owner, x, test_x)
     if how.standardize:
         x, test_x = _standardized(x, test_x)
     elif not (x.dtype == np.uint8 or how.codes):
         _warn_of_scale(x, roles.x, name)
     _warn_of_unseen(y, test_y, labels, name)
+    _warn_of_codes(x, y, roles, name)
     if not how.x:  # what is named leaves out the rest
         _warn_of_unused(table, (*roles.x, roles.y), roles.client, name)
     return Federation.from_arrays(
@@ -108,12 +120,14 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
     )
 
 
-def _test(columns: Mapping[str, Numbers], x: Sequence[str], y: str, owner: str) -> tuple[Numbers, Numbers]:
+def _test(
+    columns: Mapping[str, Numbers], x: Sequence[str], y: str, owner: str, *, exact: bool
+) -> tuple[Numbers, Numbers]:
     for column in (*x, y):
         if column not in columns:
             found = columns.entries.values() if isinstance(columns, Archive) else (f"test_{name}" for name in columns)
             raise ValueError(f"{owner} must hold test_{column}, got {few(found)}")
-    return stack_inputs(columns, x, f"{owner}: test"), columns[y]
+    return stack_inputs(columns, x, f"{owner}: test", exact=exact), columns[y]
 
 
 def _labels(
@@ -135,6 +149,7 @@ def _unless_numbers(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _standardized(x: Numbers, test_x: Numbers) -> tuple[Numbers, Numbers]:
+    """In double precision, and rounded after it: of seconds since 1970, float32 would make one number."""
     mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
     scale = np.where(deviation > 0, deviation, 1.0)
     first, second = ((part - mean) / scale for part in (x, test_x))
@@ -149,6 +164,21 @@ def _warn_of_scale(x: Numbers, names: Sequence[str], name: str) -> None:
         what = names[worst] if len(names) == len(size) else f"input {worst}"
         cure = "training may not succeed; standardize = true (on the command line: --standardize) scales them"
         warnings.warn(f"{name}: inputs are of the size of {size[worst]:,.0f} ({what}); {cure}", stacklevel=2)
+
+
+def _warn_of_codes(x: Numbers, y: Numbers, roles: Roles, name: str) -> None:
+    """Name inputs each value of which stands for one label: the label in another code, which no client can know."""
+    rows = x.reshape(len(x), -1)
+    labels, first, which = np.unique(y, return_index=True, return_inverse=True)
+    if len(y) < COINCIDENCE or len(labels) < 2:
+        return
+    found = [place for place in range(rows.shape[1]) if len(np.unique(rows[first, place])) == len(labels)]
+    for some in (slice(SAMPLED), slice(None)):  # few are left for all rows
+        found = [place for place in found if (rows[first, place][which[some]] == rows[some, place]).all()]
+    if found:
+        what = few(roles.x[place] if len(roles.x) == rows.shape[1] else f"input {place}" for place in found)
+        text = f"every value of {what} stands for one label of {roles.y}, as if it were the label in another code"
+        warnings.warn(f"{name}: {text}; leave it out (x=, --x) if a client would not know it", stacklevel=2)
 
 
 def _warn_of_unused(table: Table, used: Sequence[str], client: str, name: str) -> None:

@@ -124,7 +124,7 @@ def _words(frame: Any) -> dict[str, tuple[str, ...]]:
 def _pairs(dataset: Any, owner: str) -> tuple[Numbers, Numbers]:
     try:
         pairs = [dataset[row] for row in range(len(dataset))]
-        x, y = zip(*((np.asarray(x), np.asarray(y)) for x, y in pairs), strict=True)
+        x, y = zip(*((plain(x), plain(y)) for x, y in pairs), strict=True)
         return np.stack(x), np.stack(y)
     except (TypeError, ValueError) as error:
         raise ValueError(
