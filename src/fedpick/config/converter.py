@@ -243,6 +243,26 @@ def _read_union(value: Any, annotation: Any) -> Any:
     return _read_role(value, annotation) if role_of(annotation) else _CONVERTER.structure(value, inner[0])
 
 
+def _read_list(value: Any, annotation: Any) -> Any:
+    """A tuple or a list, item by item; a text is none, though it could be taken apart, nor is a table."""
+    if not isinstance(value, list | tuple):
+        raise WrongValueError(f"must be a list, got {shown(value)}")
+    kinds = get_args(annotation)
+    kinds = kinds[:1] * len(value) if len(kinds) == 1 or kinds[1:] == (...,) else kinds
+    if len(kinds) != len(value):
+        raise WrongValueError(f"must be a list of {len(kinds)}, got {shown(value)}")
+    items, errors = [], []
+    for place, (item, kind) in enumerate(zip(value, kinds, strict=True)):
+        try:
+            items.append(_CONVERTER.structure(item, kind))
+        except Exception as error:
+            error.add_note(cattrs.IterableValidationNote(f"in place {place}", place, kind))
+            errors.append(error)
+    if errors:
+        raise cattrs.IterableValidationError("in a list", errors, annotation)
+    return get_origin(annotation)(items)
+
+
 def _read_array(value: Any, annotation: Any) -> Any:
     array = np.asarray(value) if isinstance(value, list) else None
     kinds = "b" if "bool" in annotation.dtypes else "iuf"
@@ -260,6 +280,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(str, _TEXT)
     converter.register_structure_hook_func(_is_literal, _read_word)
     converter.register_structure_hook_func(_is_array, _read_array)
+    converter.register_structure_hook_func(lambda kind: get_origin(kind) in (tuple, list), _read_list)
     converter.register_structure_hook_func(lambda kind: bool(role_of(kind)), _read_role)
     converter.register_structure_hook_func(_is_union, _read_union)
     return converter

@@ -37,8 +37,8 @@ def sentences_of(error: BaseException, path: str, owner: str) -> Iterable[str]:
         yield f"{_join(path, error.parameter)} {error.fault}"
     elif isinstance(error, WrongValueError):
         yield f"{path} {error}"
-    elif isinstance(error, TypeError | AttributeError):  # as Python says it of what is no list, or no table
-        yield f"{path} must be a {'list' if str(error).endswith('object is not iterable') else 'table'}"
+    elif isinstance(error, TypeError | AttributeError):  # as Python says it of what is no table
+        yield f"{path} must be a table"
     else:
         yield f"{error} (in {path})" if path else str(error).removeprefix(f"{owner}: ")
 
