@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 import fedpick
 from fedpick import config, registry
 from fedpick.cli import app
-from fedpick.experiment import from_plain, run
+from fedpick.compare import Choices, make_experiments
+from fedpick.experiment import from_plain, read, run
 from fedpick.sim import simulate
 from fedpick.storage import RunStore
 
@@ -118,6 +119,23 @@ def test_a_file_is_the_one_that_was_named(outside):
     (outside / "first" / "string.py").write_text("def mine():\n    pass\n")
     with pytest.raises(ValueError, match=r"the module string is that of .*string.py; give the file another name"):
         registry.load("first/string.py:mine")
+
+
+def test_a_class_beside_the_file_that_names_it_is_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "study"
+    folder.mkdir()
+    for name, address in (("beside_one", "beside_one:Coins"), ("beside_two", "beside_two.py:Coins")):
+        (folder / f"{name}.py").write_text(MODULE)
+        (folder / "own.toml").write_text(TOML.replace("outside:Coins", address).replace("outside", name))
+        experiments = read("study/own.toml")
+        assert type(experiments[0].data).__module__ == name
+        assert make_experiments("study/own.toml", Choices(strategies=("rand",)))[0].data == experiments[0].data
+    (folder / "own.toml").write_text(TOML.replace("outside", "beside_three"))
+    with pytest.raises(
+        ValueError, match=r"No module named 'beside_three'; looked in .* the working folder.* and 'study'"
+    ):
+        read("study/own.toml")
 
 
 @pytest.mark.no_cover

@@ -9,6 +9,20 @@ from typing import Any
 
 from fedpick.text import blame
 
+_FOLDERS: list[Path] = []  # beside files that name classes
+
+
+def look_in(folder: Path) -> None:
+    """Find modules in this folder, too, after those that are found anyway: a file names classes that lie beside it.
+
+    Args:
+        folder: The folder.
+    """
+    if folder not in _FOLDERS:
+        _FOLDERS.append(folder)
+    if str(folder.resolve()) not in sys.path:
+        sys.path.append(str(folder.resolve()))
+
 
 def is_address(value: Any) -> bool:
     """Whether it is a "package.module:Class"."""
@@ -24,7 +38,7 @@ def load(address: str) -> Any:
     'sgd'
     """
     module, _, path = address.partition(":")
-    file = Path(module).resolve() if module.endswith(".py") else None
+    file = _file(module).resolve() if module.endswith(".py") else None
     if file is not None:  # its folder becomes one that modules are imported from
         module = file.stem
         if str(file.parent) not in sys.path:
@@ -38,5 +52,14 @@ def load(address: str) -> Any:
         if not callable(found):
             raise ImportError(f"{path} is a {type(found).__name__}")
     except Exception as error:
-        raise ValueError(f"registry: {address!r} must be an importable package.module:Class ({blame(error)})") from None
+        why = blame(error)
+        if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
+            beside = "".join(f" and {str(folder)!r}" for folder in _FOLDERS)
+            why += f"; looked in installed packages, the working folder{beside}"
+        raise ValueError(f"registry: {address!r} must be an importable package.module:Class ({why})") from None
     return found
+
+
+def _file(name: str) -> Path:
+    """The file of this name: in the working folder, else beside one that names classes."""
+    return next((folder / name for folder in (Path(), *_FOLDERS) if (folder / name).is_file()), Path(name))

@@ -29,6 +29,7 @@ from fedpick.sim import (
     Local,
     Logistic,
     Model,
+    Names,
     OptaxSchedule,
     PowerLaw,
     Quadratic,
@@ -38,8 +39,11 @@ from fedpick.sim import (
     StepDecay,
     Synthetic,
     Trace,
+    TraceFile,
     batch_losses,
     downloads,
+    from_apply,
+    from_datasets,
     from_frame,
     full_losses,
     simulate,
@@ -97,7 +101,7 @@ def test_rows_are_sorted_by_client_and_stay_with_their_labels():
         np.testing.assert_array_equal(federation.y[rows], np.flatnonzero(client == k) % 7)
 
 
-@pytest.mark.parametrize("labels", [(1990, 2020), (1, 2), (2**33, 2**34), ("a", "b")])
+@pytest.mark.parametrize("labels", [(1990, 2020), (1, 2), (-1, 1), (2**33, 2**34), ("a", "b")])
 def test_labels_with_gaps_are_numbered_as_those_of_files_are(labels):
     y, test = np.array(labels)[[0, 1, 1, 0]], (np.zeros((1, 2)), np.array(labels[1:]))
     federation = Federation.from_arrays(np.zeros((4, 2)), y, [0, 0, 1, 1], test=test)
@@ -108,6 +112,18 @@ def test_labels_with_gaps_are_numbered_as_those_of_files_are(labels):
         np.zeros((4, 2)), [0, 3, 3, 0], [0, 0, 1, 1], classes=5
     )  # they are those of the model
     assert (same.classes, same.y.tolist()) == (5, [0, 3, 3, 0])
+
+
+def test_a_masked_array_without_a_masked_entry_is_an_array():
+    federation = Federation.from_arrays(np.ma.masked_equal([[1], [2]], 7), np.ma.array([0, 1]), np.ma.array(["a", "b"]))
+    assert (federation.x.tolist(), federation.names.clients) == ([[1.0], [2.0]], ("a", "b"))
+
+
+def test_bytes_are_names_as_texts_are():
+    one = Federation.from_arrays(
+        np.zeros((2, 1)), np.array([b"x", b"y"]), np.array([b"a", b"b"]), test=([[1.0]], ["y"])
+    )
+    assert (one.names, one.test_y.tolist()) == (Names(("a", "b"), ("x", "y")), [1])
 
 
 X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
@@ -128,10 +144,16 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: Federation.from_arrays(X, Y, ["a", "b", "", "a"]), "client must be known for every sample, got none in row 2"),
         (lambda: Federation.from_arrays(X, Y, ["a", "b", "a", np.nan]), "client must be known for every sample, got none in row 3"),
         (lambda: Federation.from_arrays(X, ["a", np.nan, "b", "a"], C), "y must be known for every sample, got none in row 1"),
+        (lambda: Federation.from_arrays(np.ma.masked_equal([[1, 2], [3, 4], [5, 6], [7, 0]], 4), Y, C), "x must be finite in float32, got NaN or infinity in row 1"),
+        (lambda: Federation.from_arrays(X, np.ma.masked_array(Y, [0, 0, 1, 0]), C), "y must be known for every sample, got none in row 2"),
+        (lambda: Federation.from_partition(X, np.ma.masked_array(Y, [0, 0, 1, 0]), IID(2)), "y must be known for every sample, got none in row 2"),
+        (lambda: Federation.from_arrays(X, Y, np.ma.masked_array(["a", "b", "a", "b"], [0, 1, 0, 0])), "client must be known for every sample, got none in row 1"),
+        (lambda: Federation.from_arrays(X, Y, pandas.array(["a", None, "b", "b"], dtype="string")), "client must be known for every sample, got none in row 1"),
+        (lambda: from_datasets([[(np.ma.masked_equal([1.0, 2.0], 2.0), 0)] * 2] * 2), "x must be finite in float32, got NaN or infinity in row 0"),
         (lambda: Federation.from_arrays(X * np.nan, Y, C), "x must be finite in float32, got NaN or infinity in row 0"),
         (lambda: Federation.from_arrays(np.array([["a", "b"]] * 4), Y, C), "x must be numbers, a row per sample, got dtype <U1"),
         (lambda: Federation.from_arrays(X, Y, C, classes=1), "y must be at least 0 and below classes=1, got 1 in row 1"),
-        (lambda: Federation.from_arrays(X, Y - 1, C), "y must be at least 0 and below classes=1, got -1 in row 0"),
+        (lambda: Federation.from_arrays(X, Y - 1, C, classes=1), "y must be at least 0 and below classes=1, got -1 in row 0"),
         (lambda: Federation.from_arrays(X, Y, C, test=(X, Y[:3])), "test y must have one entry per sample (4), got shape (3,)"),
         (lambda: Federation.from_arrays(X, Y, C, test=(X[:, :1], Y)), "test x must have samples of shape (2,), got (1,)"),
         (lambda: Federation.from_arrays(X, Y, C, size=[1.0, 0.0]), "size must be K=2 numbers between 1e-30 and 1e30, got"),
@@ -145,6 +167,13 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: OptaxSchedule("cosine_decay_schedule"), "OptaxSchedule: arguments must suit cosine_decay_schedule"),
         (lambda: OptaxSchedule("_schedule"), "OptaxSchedule: name must be one of 'constant_schedule'"),
         (lambda: OptaxSchedule("exponential_decay"), "OptaxSchedule: arguments must suit exponential_decay"),
+        (lambda: OptaxSchedule("constant_schedule", {"value": -1.0}), "OptaxSchedule: arguments must give constant_schedule a value that is finite and at least 0 in round 0, got -1.0 of"),
+        (lambda: OptaxSchedule("constant_schedule", {"value": np.nan}), "OptaxSchedule: arguments must give constant_schedule a value that is"),
+        (lambda: StepDecay(factor=-1), "StepDecay: factor must be finite and at least 0, got -1"),
+        (lambda: StepDecay(factor=np.nan), "StepDecay: factor must be finite and at least 0, got nan"),
+        (lambda: StepDecay(at=(-5,)), "StepDecay: at must be at least 0, got -5"),
+        (lambda: StepDecay(at=(2.5,)), "StepDecay: at must be a whole number, got 2.5"),
+        (lambda: TraceFile("a.json", seconds=np.inf), "TraceFile: seconds must be finite and above 0, got inf"),
         (lambda: Devices(deadline=jnp.ones(3)), "Devices: deadline must be one number, got"),
         (lambda: Federation.from_partition(X, Y, "iid"), "Federation: partition must be one such as Dirichlet(K=30, alpha=0.3), got 'iid'"),
         (lambda: Federation.from_partition(X, Y, [IID(2), IID]), "Federation: partition must be one such as Dirichlet(K=30, alpha=0.3), got <class"),
@@ -215,7 +244,27 @@ def test_a_model_that_does_not_fit_gets_one_sentence():
             Logistic().build(few),
             "simulate: the loss of every client must be finite before round 0, got NaN for 1; does the model",
         ),
-        (Logistic().build(wide), "simulate: model.losses must take samples of shape (4,), got"),
+        (Logistic().build(wide), "simulate: model.logits must take samples of shape (4,), got"),
+        *[
+            (
+                from_apply(good.init, apply),
+                f"simulate: the model must give logits of shape (n, classes), which is (2, 3) for n=2 samples, got {found}",
+            )
+            for apply, found in (
+                (lambda p, x, key: x[:, 0], "shape (2,)"),
+                (lambda p, x, key: x[:1, :3], "shape (1, 3)"),
+                (lambda p, x, key: x[:, None, :3], "shape (2, 1, 3)"),
+                (lambda p, x, key: (x, x), "tuple"),
+            )
+        ],
+        (
+            from_apply(good.init, lambda p, x, key: {}["w"]),
+            "simulate: model.logits must take samples of shape (4,), got an error: KeyError: 'w'",
+        ),
+        (
+            from_apply(lambda key: jnp.zeros(3) @ jnp.zeros(4), lambda p, x, key: x),
+            "simulate: model.init must give parameters, got an error: TypeError: ",
+        ),
         (
             Model(good.init, lambda p, x, y, key: jnp.zeros((2, 1)), good.predict),
             "model.losses must give one number per sample (2,), got shape (2, 1)",

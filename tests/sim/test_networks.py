@@ -54,6 +54,19 @@ def test_the_command_line_takes_a_file_and_a_name(tmp_path, monkeypatch):
         registry.load(f"{tmp_path}/nowhere.py:Net")
 
 
+@pytest.mark.parametrize("shape", ["x[:, 0]", "x[0]"])
+def test_a_network_of_other_outputs_is_one_sentence_before_the_first_round(shape, tmp_path):
+    (tmp_path / f"flat_{len(shape)}.py").write_text(
+        "import flax.linen as nn\nclass Net(nn.Module):\n"
+        f"    @nn.compact\n    def __call__(self, x):\n        x = nn.Dense(10)(x)\n        return {shape}\n"
+    )
+    choices = Choices(strategies=("rand",), model=f"{tmp_path}/flat_{len(shape)}.py:Net")
+    with pytest.raises(
+        ValueError, match=r"^experiment: the model must give logits of shape \(n, classes\), which is \(2, 10"
+    ):
+        make_experiments("synthetic", choices)
+
+
 CODE = """
 import jax, numpy as np
 from fedpick import Rand

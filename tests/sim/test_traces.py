@@ -225,3 +225,18 @@ def test_a_file_that_is_no_trace_gets_one_sentence(tmp_path):
         ValueError, match=r"must hold present, \[rounds, K\], or a column of 0 and 1 for each client, got"
     ):
         TraceFile(str(tmp_path / "data.npz"))(KEY, 0, 4)
+
+
+def test_the_path_of_a_trace_is_stored_as_that_of_data_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study").mkdir()
+    (tmp_path / "trace.csv").write_text("1,1,1,1,1,1\n")
+    (tmp_path / "study" / "own.json").write_text(json.dumps(PLAIN))
+    for task, given, path in (
+        ("quadratic", "trace.csv", "trace.csv"),
+        ("study/own.json", "trace.csv", "study/../trace.csv"),
+        ("study/own.json", str(tmp_path / "trace.csv"), str(tmp_path / "trace.csv")),
+    ):
+        choices = Choices(strategies=("rand",), availability=given, settings=("data.K=6",))
+        (experiment,) = make_experiments(task, choices)
+        assert experiment.availability.path == path

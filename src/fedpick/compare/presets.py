@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -105,7 +106,8 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
     plain.setdefault("seeds", SEEDS)
     if choices.model is not None and plain.get("model", {}).get("kind") != choices.model:
         plain["model"] = _model(choices.model)
-    _set_world(plain, choices)
+    folder = Path(task).parent if task.endswith((".toml", ".json")) and not is_table(task) else Path()
+    _set_world(plain, choices, folder)
     columns = (("data", "y"), ("data", "client"), ("data", "standardize"))
     for part, name in (("local", "eta"), ("model", "objective"), *columns):
         if getattr(choices, name) is not None:
@@ -119,7 +121,6 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
         if not _path(setting).startswith("selector."):
             config.override(plain, setting)
     given = _parameters(choices)
-    folder = Path(task).parent if task.endswith((".toml", ".json")) and not is_table(task) else Path()
     if choices.strategies or not ("selector" in plain or "kind" in given):
         seats = shared_seats(plain.get("selector"))
         plain["selector"] = {"kind": "rand", "m": 1}  # until K is known
@@ -152,24 +153,29 @@ def _check_choice(experiments: Sequence[Experiment]) -> None:
         warnings.warn(f"compare: {what}; strategies differ in weights and in repeated seats alone", stacklevel=2)
 
 
-def _set_world(plain: Plain, choices: Choices) -> None:
-    """Who is there, how fast the devices are, and who fails."""
+def _set_world(plain: Plain, choices: Choices, folder: Path) -> None:
+    """Who is there, how fast the devices are, and who fails; paths are those of the working folder, as given."""
     kind = choices.availability
     if kind is not None and plain.get("availability", {}).get("kind") != kind:
         known = kind in registry.ROLES["Availability"] or registry.is_address(kind)
         if not known and not Path(kind).is_file():
             rule = f"one of {', '.join(registry.ROLES['Availability'])}, or a file that is there"
             raise ValueError(f"compare: availability must be {rule}, got {shown(kind)}")
-        plain["availability"] = {"kind": kind} if known else {"kind": "trace-file", "path": str(Path(kind).resolve())}
+        plain["availability"] = {"kind": kind} if known else {"kind": "trace-file", "path": _path_from(folder, kind)}
     if choices.devices == "lognormal":
         plain.setdefault("devices", {})["kind"] = "lognormal"
     elif choices.devices is not None:
-        path = str(Path(choices.devices).resolve())
-        plain["devices"] = {**plain.get("devices", {}), "kind": "fedscale", "path": path}
+        path = {"kind": "fedscale", "path": _path_from(folder, choices.devices)}
+        plain["devices"] = {**plain.get("devices", {}), **path}
     if choices.deadline is not None:
         plain.setdefault("devices", {})["deadline"] = choices.deadline
     if choices.failures is not None:
         plain.setdefault("failures", {})["probability"] = choices.failures
+
+
+def _path_from(folder: Path, path: str) -> str:
+    """A path of the working folder, as seen from that of the task's file; an absolute one stays so."""
+    return path if folder == Path() or Path(path).is_absolute() else os.path.relpath(path, folder)
 
 
 def _model(kind: str) -> Plain:

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedpick import config, sim
+from fedpick import config, registry, sim
 from fedpick.config import Plain
 from fedpick.experiment.code import own_code
 from fedpick.experiment.metrics import Metrics
@@ -168,6 +168,7 @@ class Experiment:
                 warnings.warn(f"experiment: data.{name} of {kind} has no effect on the data: {why}", stacklevel=2)
         federation = self.federation()
         model = self.model.build(federation)
+        sim.check_shapes(federation, model, owner="experiment")
         seats, every = self.selector.m or federation.num_clients, self.metrics.every or max(1, self.rounds // 50)
         sim.check_room(federation, model, seats, runs=len(self.seeds), rounds=self.rounds, every=every)
         sim.check_fit(federation, self.selector, self.availability, self.failures)
@@ -227,7 +228,7 @@ def from_plain(plain: Mapping[str, Any], folder: Path = Path()) -> list[Experime
 
     Args:
         plain: Plain data, as a TOML file holds them.
-        folder: What paths in them are relative to.
+        folder: What paths in them are relative to, and where classes of one's own are looked for, too.
 
     >>> plain = {"data": {"kind": "synthetic"}, "model": {"kind": "logistic"}, "rounds": 5, "seeds": 2}
     >>> local = {"tau": 2, "b": 5, "eta": [0.1, 0.2]}
@@ -236,6 +237,8 @@ def from_plain(plain: Mapping[str, Any], folder: Path = Path()) -> list[Experime
     """
     if not isinstance(plain, Mapping):
         raise ValueError(f"experiment: must be a table, got {shown(plain)}")
+    if folder != Path():
+        registry.look_in(folder)
     points = config.expand(plain, Experiment)
     counts = (point.get("seeds") for point in points)
     runs = sum(count for count in counts if isinstance(count, int) and count <= MOST_SEEDS)

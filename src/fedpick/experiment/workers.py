@@ -89,6 +89,6 @@ def _tasks(experiments: list[Experiment], store: RunStore, workers: int) -> list
         "folder": str(store.folder.absolute()),
         "experiments": [experiment.to_plain() for experiment in experiments],
         "workers": workers,
-        "path": [os.getcwd()],
+        "path": [os.getcwd(), *filter(None, sys.path)],
     }
     return [{**common, "first": first} for first in range(workers)]

@@ -37,6 +37,7 @@ from fedpick.sim.preflight import check_direction, check_fit, check_metrics, che
 from fedpick.sim.rows import Names
 from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.shakespeare import Shakespeare
+from fedpick.sim.shapes import check_shapes
 from fedpick.sim.simulation import simulate
 from fedpick.sim.sources import from_datasets, from_frame, from_partitioner
 from fedpick.sim.stacking import federations_of
@@ -101,6 +102,7 @@ __all__ = [
     "check_fit",
     "check_metrics",
     "check_room",
+    "check_shapes",
     "distinct",
     "f1",
     "federations_of",

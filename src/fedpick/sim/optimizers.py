@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
@@ -159,6 +160,9 @@ class StepDecay:
     def __post_init__(self) -> None:
         if not isinstance(self.at, tuple):
             raise ValueError(f"StepDecay: at must be a tuple of rounds, got {shown(self.at)}")
+        for at in self.at:
+            require(self, "at", at, "at least 0", lambda t: t >= 0, whole=True, one=True)
+        require(self, "factor", self.factor, "finite and at least 0", lambda x: (x >= 0) & (x < jnp.inf))
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
         passed = sum((t >= at).astype(jnp.float32) for at in self.at) if self.at else jnp.float32(0)
@@ -198,11 +202,14 @@ class OptaxSchedule:
         object.__setattr__(self, "arguments", _Arguments(self.arguments))
         one_of(self, "name", self.name, SCHEDULES)
         try:
-            self(jnp.int32(0))
+            first = float(self(jnp.int32(0)))
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"OptaxSchedule: arguments must suit {self.name} ({error}), got {self.arguments}"
             ) from None
+        if not 0 <= first < math.inf:
+            rule = f"arguments must give {self.name} a value that is finite and at least 0 in round 0"
+            raise ValueError(f"OptaxSchedule: {rule}, got {first} of {self.arguments}")
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
         return OwnSchedule(getattr(optax.schedules, self.name)(**self.arguments))(t)

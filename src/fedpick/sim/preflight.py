@@ -21,6 +21,7 @@ from fedpick.sim.models import Model
 from fedpick.sim.optimizers import Server
 from fedpick.sim.polls import POLLS
 from fedpick.sim.records import UNLAWFUL, Record
+from fedpick.sim.shapes import check_shapes
 from fedpick.sim.stacking import federations_of, sizes_of_test_sets
 from fedpick.storage import usable_cores
 from fedpick.text import shown
@@ -151,21 +152,7 @@ def check_kinds(
     if jax.tree_util.all_leaves([availability]):
         rule = "registered as a pytree: write it as a class and decorate that with fedpick.pytree"
         raise ValueError(f"simulate: availability must be {rule}, got {shown(availability)}")
-    params = jax.eval_shape(lambda: model.init(round_keys(0, 0).world))
-    for leaf in jax.tree.leaves(params):
-        if getattr(leaf, "dtype", None) != jnp.float32:
-            raise ValueError(f"simulate: model must have float32 parameters, got {leaf}")
-    two = np.arange(min(2, federation.y.shape[0]), dtype=np.int32)
-    x, y = jax.eval_shape(lambda: (federation.prepare(federation.inputs(jnp.asarray(two))), federation.y[two]))
-    outputs = {"losses": lambda p, x, y: model.losses(p, x, y, None), "predict": lambda p, x, y: model.predict(p, x)}
-    for name, output in outputs.items():
-        try:
-            shape = jax.eval_shape(output, params, x, y).shape
-        except TypeError as error:
-            what = str(error).splitlines()[0]
-            raise ValueError(f"simulate: model.{name} must take samples of shape {x.shape[1:]}, got {what}") from None
-        if shape != y.shape:
-            raise ValueError(f"simulate: model.{name} must give one number per sample {y.shape}, got shape {shape}")
+    check_shapes(federation, model, owner="simulate")
 
 
 def check_fit(federation: Federation, selector: Selector[Any], *worlds: Availability | Failures) -> None:

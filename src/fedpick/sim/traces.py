@@ -64,7 +64,7 @@ class TraceFile:
     seed: int = static(default=0)
 
     def __post_init__(self) -> None:
-        require(self, "seconds", self.seconds, "above 0", lambda x: x > 0)
+        require(self, "seconds", self.seconds, "finite and above 0", lambda x: (x > 0) & (x < np.inf))
 
     @property
     def sha256(self) -> str:
