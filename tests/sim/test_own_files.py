@@ -702,3 +702,23 @@ def test_two_columns_of_a_frame_with_one_name_are_refused():
     frame = pandas.DataFrame([[1, 2, "p"], [3, 4, "q"]], columns=["a", "a", "client"])
     with pytest.raises(ValueError, match="from_frame: frame must have a name for each column, got 'a' twice"):
         from_frame(frame)
+
+
+def test_coordinates_called_x_and_y_are_told(caplog):
+    table = {"x": [0.5, 1.5], "y": [1, 2], "z": [2.5, 3.5], "label": [0, 1], "client": ["a", "b"]}
+    with caplog.at_level("INFO", logger="fedpick"):
+        from_frame(pandas.DataFrame(table))
+        from_frame(pandas.DataFrame(table)[["x", "y", "client"]])
+    assert caplog.messages == ["from_frame: frame: x = x (without z, label); y = y"]
+
+
+@pytest.mark.parametrize("vectors", [[[1, 2], None], [None, [1, 2]]])
+def test_a_missing_vector_is_one_sentence(vectors):
+    table = polars.DataFrame({"b": vectors, "client": ["a", "b"], "label": [0, 1]})
+    with pytest.raises(ValueError, match="from_frame: frame: b must have the same length in all samples, got"):
+        from_frame(table, x="b")
+
+
+def test_two_data_sets_of_one_client_are_refused():
+    with pytest.raises(ValueError, match="datasets must have a name for each client, got '1' twice"):
+        from_datasets({1: [([0.5], 0)], "1": [([0.5], 1)]})

@@ -77,14 +77,15 @@ def choose_columns(
             if last and not len(columns[last[0]]):
                 raise ValueError(f"{owner} must hold a sample at least, got {few(columns)} without rows")
             raise ValueError(f"{owner} must hold y, got {few(columns)}; or name the column of labels (y=, --y)")
-        told += [f"y = {y}"] if y != "y" else []
+        told += [f"y = {y}"] if y != "y" or any(word in lower for word in LABELS[1:]) else []
     inputs = _inputs(columns, x, (y, client), owner)
     if x and inputs != tuple(x):
         told.append(f"x = {few(inputs)}")
-    if not x and inputs != ("x",):
+    if not x and (inputs != ("x",) or columns["x"].ndim == 1):  # a number called x may be one of several
         left = [name for name in columns if name not in (*inputs, y, client)]
         called = [name if name else "a column without a name" for name in left]
-        told.append(f"x = {few(inputs)}" + (f" (without {few(called)})" if left else ""))
+        if left or inputs != ("x",):
+            told.append(f"x = {few(inputs)}" + (f" (without {few(called)})" if left else ""))
         told += [
             f"{name} is left out because of {_words(columns[name])[0]!r}{_place(columns[name], unit, first)}"
             for name in left

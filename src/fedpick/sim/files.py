@@ -102,6 +102,8 @@ def _values(series: Any) -> Any:
     if not hasattr(getattr(series, "dtype", None), "inner") or not len(series):
         values = series.to_numpy()
         return series.to_list() if values.dtype == object and hasattr(series, "to_list") else values
+    if series.null_count():
+        return series.to_list()
     shape, flat = np.shape(series[0].to_list()), series  # lists of lists in polars, as images are
     for _ in shape:
         flat = flat.explode()
@@ -118,7 +120,7 @@ def _column(values: Any) -> Numbers:
 
 
 def _ragged(values: list[Any]) -> bool:
-    return len({np.shape(value) for value in values if isinstance(value, list)}) > 1
+    return len({np.shape(value) if isinstance(value, list) else None for value in values}) > 1
 
 
 def _is_struct(array: Numbers) -> bool:
