@@ -9,23 +9,32 @@ A round, in the simulator and on a real server alike::
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
 
+from fedpick.declarations import FACTS as FACTS
+from fedpick.declarations import MEASURED as MEASURED
+from fedpick.declarations import OF_SEATS as OF_SEATS
+from fedpick.declarations import Poll as Poll
+from fedpick.declarations import check_strategy as check_strategy
+from fedpick.declarations import least_clients as least_clients
+from fedpick.declarations import needs as needs
+from fedpick.declarations import payload as payload
+from fedpick.form import FormError as FormError
+from fedpick.form import check_mask as check_mask
+from fedpick.form import check_selection as check_selection
+from fedpick.form import check_weights
 from fedpick.keys import RoundKeys as RoundKeys
 from fedpick.keys import client_key as client_key
 from fedpick.keys import init_key as init_key
 from fedpick.keys import round_keys as round_keys
 from fedpick.keys import seat_key as seat_key
-from fedpick.metrics import Payload
-from fedpick.text import shown
 from fedpick.validation import known, owner_name
 
 State = TypeVar("State")
-Poll = Literal["none", "full", "batch", "norm"]
 Mask = Bool[Array, " K"]
 Losses = Float[Array, " K"]
 
@@ -85,12 +94,6 @@ class Report(NamedTuple):
     head: Float[Array, "m C"] | None = None
     poll_duration: Float[Array, ""] | None = None
     size: Float[Array, " K"] | None = None
-
-
-FACTS = ("expected_duration", "upload_duration", "leaving")
-OF_SEATS = ("duration", "norm", "square_loss", "sketch", "head")  # what a report may hold of each seat
-OF_ROUND = ("polled", "poll_duration", "size")  # and of the round
-MEASURED = OF_SEATS + OF_ROUND
 
 
 class Selector(Protocol[State]):
@@ -180,51 +183,20 @@ def pick(
     for fact in FACTS:
         if fact in needs(selector) and getattr(clients, fact) is None:
             raise ValueError(f"{owner_name(selector)}: clients.{fact} must be given, got None")
-    candidates = selector.propose(keys.propose, state, clients)
+    K = clients.size.shape[0]
+    candidates = check_mask(f"{owner_name(selector)}.propose", selector.propose(keys.propose, state, clients), K)
     losses = jnp.full(clients.size.shape, jnp.nan, jnp.float32)
     if selector.poll != "none":
-        asked = polled(selector, candidates, state)
+        asked = check_mask(f"{owner_name(selector)}.asks", polled(selector, candidates, state), K)
         answers = jnp.asarray(poll(keys.poll, asked), jnp.float32)
         if answers.shape != clients.size.shape:
             expected = f"must have shape (K,) = {clients.size.shape}"
             raise ValueError(f"{owner_name(selector)}: losses {expected}, got shape {answers.shape}")
         losses = jnp.where(asked, answers, jnp.nan)
     key = select_key(selector, keys)
-    return Picked(candidates, losses, selector.select(key, state, clients, candidates, losses))
-
-
-def needs(selector: Selector[Any]) -> frozenset[str]:
-    """The optional fields of ``Clients`` and ``Report`` that a strategy uses.
-
-    >>> from fedpick import Rand
-    >>> needs(Rand(m=3))
-    frozenset()
-    """
-    found = frozenset(getattr(selector, "needs", ()))
-    for name in sorted(found - {*FACTS, *MEASURED}):
-        words = ", ".join((*FACTS, *MEASURED))
-        raise ValueError(f"{owner_name(selector)}: needs must be among {words}, got {shown(name)}")
-    return found
-
-
-def payload(selector: Selector[Any]) -> Payload:
-    """What the messages of a strategy carry, for counting traffic: a squared loss is a second scalar in a reply.
-
-    A client that was polled by training needs no model any more. What the server measures of updates costs nothing.
-    """
-    return Payload(1 + ("square_loss" in needs(selector)), 0 if selector.poll == "norm" else 1)
-
-
-def least_clients(selector: Selector[Any]) -> int:
-    """The fewest clients that a strategy is made for: its m, its d where that is a number, and those of what it holds.
-
-    >>> from fedpick import Cooldown, PowerOfChoice
-    >>> least_clients(Cooldown(PowerOfChoice(m=3, d=6)))
-    6
-    """
-    d = known(getattr(selector, "d", None))
-    held = [*getattr(selector, "selectors", ()), *([selector.selector] if hasattr(selector, "selector") else ())]
-    return max(selector.m or 1, 1 if d is None else int(d.max()), *map(least_clients, held))
+    selection: Selection = check_selection(selector, selector.select(key, state, clients, candidates, losses), K)
+    check_weights(selector, selection.weights)
+    return Picked(candidates, losses, selection)
 
 
 def select_key(selector: Selector[Any], keys: RoundKeys) -> PRNGKeyArray:

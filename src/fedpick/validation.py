@@ -84,17 +84,6 @@ def check_texts(owner: object, **texts: Any) -> None:
             raise ValueError(f"{owner_name(owner)}: {name} must be a text, got {shown(value)}")
 
 
-def check_strategy(owner: object, selector: Any) -> None:
-    """Raise unless ``selector`` has what the protocol of strategies asks for."""
-    parts = ("m", "poll", "init", "propose", "select", "observe")
-    if isinstance(selector, type) or not all(hasattr(selector, part) for part in parts):
-        rule = "a strategy, such as PowerOfChoice(m=3, d=6)"
-        raise ValueError(f"{owner_name(owner)}: selector must be {rule}, got {shown(selector)}")
-    if jax.tree_util.all_leaves([selector]):  # JAX cannot take it apart
-        rule = "a frozen dataclass registered as a pytree: decorate its class with fedpick.pytree"
-        raise ValueError(f"{owner_name(owner)}: selector must be {rule}, got {shown(selector)}")
-
-
 def check_path(owner: object, name: str, value: Any) -> None:
     """Raise unless ``value`` can be the path of a file or folder."""
     if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in str(value):

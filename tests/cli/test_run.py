@@ -198,3 +198,14 @@ def test_the_bar_over_everything(capsys, monkeypatch):
     with ProgressBar(0.0) as whole:
         whole.at("nothing to do", 1.0, 1.0)
     assert capsys.readouterr().err == ""
+
+
+def test_it_says_where_nobody_trained(toml, tmp_path):
+    toml.write_text(
+        TOML.replace("[[selector]]", 'availability = { kind = "bernoulli", probability = 0.0 }\n[[selector]]', 1)
+    )
+    for _ in range(2):  # played, and read from the store
+        answer = command(toml, "-o", tmp_path / "runs", "--quiet")
+        assert answer.exit_code == 0, answer.output
+        for name in ("rand", "pow-d"):
+            assert f"No client was available in any round of {name}" in answer.output

@@ -175,6 +175,29 @@ class LowestLossFirst(PowerOfChoice):
         return PowerOfChoice.select(self, key, state, clients, candidates, -losses)
 
 
+@broken("highest_loss_first", loss="stale")
+class LowestLastLossFirst(PowerOfChoice):
+    """The clients that never trained first, as they should be, and then the lowest of those that did."""
+
+    def select(self, key, state, clients, candidates, losses):
+        return PowerOfChoice.select(self, key, state._replace(loss=-state.loss), clients, candidates, losses)
+
+
+@broken("highest_loss_first")
+class LowestLossFirstOnceTrained(PowerOfChoice):
+    def select(self, key, state, clients, candidates, losses):
+        losses = jnp.where(state.round > 0, -losses, losses)
+        return PowerOfChoice.select(self, key, state, clients, candidates, losses)
+
+
+@broken("highest_loss_first")
+class LargestSquareFirst(PowerOfChoice):
+    """Takes for granted that a loss is not negative."""
+
+    def select(self, key, state, clients, candidates, losses):
+        return PowerOfChoice.select(self, key, state, clients, candidates, jnp.square(losses))
+
+
 @broken("law 4")
 class KeyReusedBetweenProposeAndSelect(PowerOfChoice):
     """Keeps a key of its own and uses it for both: the client that won the race also wins the ties."""

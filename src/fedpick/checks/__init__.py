@@ -1,7 +1,7 @@
 """``check_selector``: the laws that every strategy keeps, checked on any strategy."""
 
 import dataclasses
-from typing import Any, get_args
+from typing import Any
 
 import jax
 
@@ -18,8 +18,8 @@ from fedpick.checks.laws import (
     check_silence,
     check_traceable,
 )
-from fedpick.protocol import Poll, Selector, least_clients
-from fedpick.text import shown
+from fedpick.protocol import FormError, Selector, check_strategy, least_clients
+from fedpick.tracing import check_methods
 from fedpick.validation import natural, require
 
 
@@ -49,6 +49,11 @@ def check_selector(
     require(
         "check_selector", "seed", seed, "at least 0 and below 2**31 - 1", lambda s: (s >= 0) & (s < 2**31 - 1), True
     )
+    try:
+        check_strategy("check_selector", selector)
+        check_methods(selector, K, compiled=False)  # what observe makes of the state's dtypes is law 5
+    except FormError as error:
+        raise LawBrokenError(str(error)) from None
     trial = Trial(selector, K, int(seed))
     # Law 3 before those that trace the strategy, and what compiles more of it last.
     check_pure(trial)
@@ -88,9 +93,6 @@ def _check_form(selector: Any) -> None:
     for part in ("m", "poll", "init", "propose", "select", "observe"):
         if not hasattr(selector, part):
             raise LawBrokenError(f"{kind} must have {part}, as fedpick.Selector says")
-    if selector.poll not in get_args(Poll):
-        choices = ", ".join(map(repr, get_args(Poll)))
-        raise LawBrokenError(f"{kind}: poll must be one of {choices}, got {shown(selector.poll)}")
 
 
 __all__ = ["CLAIMS", "LAWS", "LawBrokenError", "check_selector"]

@@ -5,8 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fedpick.checks.harness import DRAWS, Scenario, Trial, need, same
-from fedpick.protocol import Report, Selection
+from fedpick.checks.harness import DRAWS, Scenario, Trial, need, same, seats_report
+from fedpick.protocol import Selection
 
 CLAIMS = {
     "unbiased": "the mean weight of a client is its share, whatever the losses",
@@ -60,19 +60,20 @@ def candidates_by_share(trial: Trial) -> None:
 
 
 def highest_loss_first(trial: Trial) -> None:
-    """The seats are those of a sort; with all losses tied, every candidate wins equally often."""
-    selector, stale = trial.selector, trial.selector.poll == "none"
-    state, values = selector.init(trial.K), np.random.default_rng(trial.seed).permutation(trial.K).astype(np.float32)
-    known = np.arange(trial.K) < (trial.m if stale else trial.K)
-    if stale:  # a round in which the first m clients trained
-        everyone = Selection(jnp.arange(trial.m, dtype=jnp.int32), jnp.full(trial.m, 1 / trial.m, jnp.float32))
-        state = selector.observe(state, everyone, Report(jnp.asarray(values[: trial.m])))
-    values = np.where(known, values, np.inf)
-    scenario = trial.scenario(answers=values)
-    _, candidates, selection = trial.draws(scenario, state)
-    for mask, clients in zip(candidates[:200], selection.clients[:200], strict=True):
-        got, best = np.sort(values[clients]), np.sort(values[mask])[-trial.m :]
-        _need(same(got, best), "highest_loss_first", f"seats have losses {got} of {values[mask]}, expected {best}")
+    """The seats are those of a sort; with all losses tied, every candidate wins equally often.
+
+    Losses may be negative, as those of minus-probability are. A strategy that does not poll has heard them in earlier
+    rounds: of the first clients, which leaves the others in front, and then of all.
+    """
+    selector = trial.selector
+    values = np.random.default_rng(trial.seed).permutation(trial.K).astype(np.float32) - trial.K // 2
+    if selector.poll == "none":
+        for known in (trial.m, trial.K):
+            heard = np.where(np.arange(trial.K) < known, values, np.inf)
+            _check_highest(trial, _after_training(trial, values[:known]), heard, answers=0.0)
+    else:
+        for state in trial.states:
+            _check_highest(trial, state, values, answers=values)
     _, candidates, selection = trial.draws(trial.scenario(), selector.init(trial.K))
     seated = np.zeros_like(candidates)
     np.put_along_axis(seated, np.asarray(selection.clients), True, axis=1)
@@ -86,6 +87,28 @@ def highest_loss_first(trial: Trial) -> None:
         1 / np.maximum(times, 20),
         "how often a candidate wins when all are tied",
     )
+
+
+def _after_training(trial: Trial, losses: Any) -> Any:
+    """The state after rounds in which the first clients trained, each of them once, with these losses."""
+    state, m = trial.selector.init(trial.K), trial.m
+    for first in range(0, len(losses), m):
+        there = np.arange(first, first + m) < len(losses)
+        clients = np.where(there, np.arange(first, first + m), -1).astype(np.int32)
+        weights = (there / there.sum()).astype(np.float32)
+        said = np.where(there, np.resize(losses[first : first + m], m), np.nan)
+        selection = Selection(jnp.asarray(clients), jnp.asarray(weights))
+        report = seats_report(trial.selector, trial.scenario(), selection, jnp.full(trial.K, jnp.nan))
+        report = report._replace(loss=jnp.asarray(said, jnp.float32))
+        state = trial.selector.observe(state, selection, report)
+    return state
+
+
+def _check_highest(trial: Trial, state: Any, values: Any, answers: Any) -> None:
+    _, candidates, selection = trial.draws(trial.scenario(answers=answers), state)
+    for mask, clients in zip(candidates[:200], selection.clients[:200], strict=True):
+        got, best = np.sort(values[clients]), np.sort(values[mask])[-trial.m :]
+        _need(same(got, best), "highest_loss_first", f"seats have losses {got} of {values[mask]}, expected {best}")
 
 
 def _compare(claim: str, seen: Any, expected: Any, per_draw: Any, what: str) -> None:

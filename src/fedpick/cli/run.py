@@ -166,7 +166,7 @@ def _show(experiments: Any, found: Any) -> None:
     from rich.table import Table
 
     from fedpick.experiment import names
-    from fedpick.results import Spread, median_interval
+    from fedpick.results import Spread, idle_runs, idle_sentence, median_interval
 
     target = experiments[0].metrics
     seeds = max(len(result.runs) for result in found)
@@ -183,7 +183,11 @@ def _show(experiments: Any, found: Any) -> None:
         table.add_column(name, justify="right", overflow="fold")
     if target.target is not None:
         table.add_column(f"to {target.value:g} [95 %]", justify="right", overflow="fold")
+    remarks = []
     for name, result in zip(names([e.to_plain() for e in experiments]), found, strict=True):
+        for why, number in idle_runs(result).items():
+            runs = len(result.runs)
+            remarks.append(idle_sentence(why, name if number == runs else f"{number} of the {runs} runs of {name}"))
         sent = (result.costs["bytes_down"] + result.costs["bytes_up"]).sum(axis=1) / 1e6
         ends = {metric: result.metric(metric)[:, -1] for metric in ("loss", "test_accuracy", "worst_loss")}
         cells = [
@@ -198,3 +202,5 @@ def _show(experiments: Any, found: Any) -> None:
             cells.append(f"{middle:.0f} [{low:.0f}, {high:.0f}]")
         table.add_row(name, *cells)
     console(wide=200).print(table)
+    for remark in remarks:
+        typer.echo(remark)

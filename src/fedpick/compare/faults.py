@@ -4,7 +4,7 @@ import numpy as np
 
 from fedpick.compare.summary import Compared
 from fedpick.metrics import Numbers, is_accuracy
-from fedpick.results import Result
+from fedpick.results import Result, idle_runs, idle_sentence
 from fedpick.text import listed
 
 
@@ -17,12 +17,9 @@ def fault_of(compared: Compared, name: str) -> str:
     # What the first model was worth is not known in every federation.
     if np.isfinite(values[-1]) and (better or not np.isfinite(values[0])):
         return ""
-    if "available" in result.records and not result.records["available"].any():
-        return "nobody was there"
-    if not result.records["trained"].any():
-        return "nobody trained"
-    if not result.records["returned"].any():
-        return "nobody came back"
+    idle = idle_runs(result)
+    if sum(idle.values()) == len(result.runs):
+        return next(iter(idle))
     if not _known(result, metric):
         return "not evaluated"
     if not np.isfinite(values[-1]):
@@ -62,12 +59,8 @@ def advice(compared: Compared, faults: dict[str, str]) -> str:
 
 def _sentence(compared: Compared, fault: str, names: list[str], base_learns: bool) -> str:
     who = listed(names)
-    if fault == "nobody was there":
-        return f"No client was available in any round of {who}: look at the availability."
-    if fault == "nobody trained":
-        return f"Nobody trained in any round of {who}: look at the availability, the deadline and the failures."
-    if fault == "nobody came back":
-        return f"Nobody who trained came back in any round of {who}: look at the deadline and the failures."
+    if fault in idle_runs(compared.of(names[0])):
+        return idle_sentence(fault, who)
     if fault == "not evaluated":
         return f"Nothing was evaluated in the runs of {who}, so that nobody knows what they learnt."
     if fault == "not finite":

@@ -15,9 +15,9 @@ from fedpick import config, registry, sim
 from fedpick.config import Plain
 from fedpick.experiment.code import own_code
 from fedpick.experiment.metrics import Metrics
-from fedpick.protocol import Selector
+from fedpick.protocol import Selector, check_strategy
 from fedpick.text import shown
-from fedpick.validation import check_kind, check_strategy, flag, one_of, require
+from fedpick.validation import check_kind, flag, one_of, require
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
 MOST_SEEDS = 100_000

@@ -13,9 +13,8 @@ from fedpick.flower.messages import FilteredGrid
 from fedpick.flower.options import Options
 from fedpick.flower.round import Adapter, Aggregated
 from fedpick.flower.trial import TRIAL
-from fedpick.protocol import Selector
+from fedpick.protocol import Selector, check_strategy
 from fedpick.text import shown
-from fedpick.validation import check_strategy
 
 
 class SelectingMixin(Strategy):

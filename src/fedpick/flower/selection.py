@@ -86,6 +86,7 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
         return jnp.asarray(answers)
 
     compiled: Any = SimpleNamespace(
+        __name__=type(selector).__name__,
         m=selector.m,
         poll=selector.poll,
         skips_poll=getattr(selector, "skips_poll", False),

@@ -19,6 +19,7 @@ from fedpick.flower.queries import Queries
 from fedpick.flower.replies import difference, read_loss, read_seconds, scale
 from fedpick.flower.selection import Choice, SilentQueries, choose, observe
 from fedpick.protocol import OF_SEATS, Report, Selector, needs
+from fedpick.tracing import check_methods
 from fedpick.updates import lengths, measure
 
 LOG = logging.getLogger("flwr.fedpick")
@@ -113,8 +114,9 @@ class Round(NamedTuple):
 
 
 def compile_selector(selector: Selector[Any], queries: Queries) -> None:
-    """Play a round of the decision that is thrown away: compiling is no part of a round's seconds."""
+    """Check a strategy, and play a round of its decision that is thrown away: compiling is no part of a round."""
     state = queries.state
+    check_methods(selector, len(state.clients))
     choice = choose(selector, SilentQueries(*queries))
     nothing: dict[Any, Any] = {}
     played = Round(choice, nothing, 0.0, nothing)

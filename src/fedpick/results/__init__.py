@@ -1,6 +1,7 @@
 """Results of simulations: statistics, plots, exports, loggers."""
 
 from fedpick.results.concatenation import concatenate
+from fedpick.results.idleness import idle_runs, idle_sentence
 from fedpick.results.loggers import MLflow, TensorBoard
 from fedpick.results.result import Result
 from fedpick.results.stats import Interval, Spread, interval, median_interval, sign_test
@@ -12,6 +13,8 @@ __all__ = [
     "Spread",
     "TensorBoard",
     "concatenate",
+    "idle_runs",
+    "idle_sentence",
     "interval",
     "median_interval",
     "sign_test",

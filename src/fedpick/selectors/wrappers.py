@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from fedpick import sampling
-from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection, Selector, needs, polled
+from fedpick.protocol import Clients, Losses, Mask, Poll, Report, Selection, Selector, check_strategy, needs, polled
 from fedpick.pytrees import pytree
 from fedpick.text import shown
 from fedpick.validation import owner_name, require
@@ -186,9 +186,7 @@ _TIES = 2**32 - 1  # beyond the numbers that a strategy folds into its key or sp
 
 def check_held(owner: object, name: str, selector: Any, seats: bool = False) -> None:
     """Raise unless it is a strategy and, where ``seats`` is set, has a fixed number of seats."""
-    if isinstance(selector, type) or not hasattr(selector, "propose"):
-        example = "a strategy, such as PowerOfChoice(m=3, d=6)"
-        raise ValueError(f"{owner_name(owner)}: {name} must be {example}, got {shown(selector)}")
+    check_strategy(owner, selector, name)
     if hasattr(selector, "disguise"):
         raise ValueError(f"{owner_name(owner)}: {name} must not be private, because Private goes around all others")
     if seats and selector.m is None:

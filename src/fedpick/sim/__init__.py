@@ -24,6 +24,7 @@ from fedpick.sim.datasets import (
 from fedpick.sim.downloads import fetch_fashion_mnist, find_fashion_mnist, verify_fashion_mnist
 from fedpick.sim.federation import Federation, pixels
 from fedpick.sim.files import is_table
+from fedpick.sim.fit import check_fit
 from fedpick.sim.flights import NYCFlights
 from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local, train
@@ -33,7 +34,7 @@ from fedpick.sim.networks import Network
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, RobustServer, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.polls import batch_losses, full_losses
-from fedpick.sim.preflight import check_direction, check_fit, check_metrics, check_room
+from fedpick.sim.preflight import check_direction, check_metrics, check_room
 from fedpick.sim.rows import Names
 from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.shakespeare import Shakespeare

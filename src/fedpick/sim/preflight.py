@@ -1,6 +1,7 @@
 """The checks of `simulate`: mistakes as one sentence before the first round, and warnings."""
 
 import dataclasses
+import logging
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpick.form import WEIGHTS
 from fedpick.metrics import METRICS, check_part
-from fedpick.protocol import FACTS, Clients, Selection, Selector, init_key, needs, round_keys
-from fedpick.sim.availability import Availability, Devices, Failures
+from fedpick.protocol import check_strategy, init_key, round_keys
+from fedpick.purity import is_own, trace_again
+from fedpick.results import Result, idle_runs, idle_sentence
+from fedpick.sim.availability import Devices, Failures
 from fedpick.sim.classification import NamedMetric
 from fedpick.sim.federation import Federation
 from fedpick.sim.liars import Liars
@@ -19,15 +23,15 @@ from fedpick.sim.local import Local
 from fedpick.sim.memory import check_memory, tree_bytes
 from fedpick.sim.models import Model
 from fedpick.sim.optimizers import Server
-from fedpick.sim.polls import POLLS
-from fedpick.sim.records import UNLAWFUL, Record
+from fedpick.sim.records import UNLAWFUL, UNWEIGHTED, Record
 from fedpick.sim.shapes import check_shapes
 from fedpick.sim.stacking import federations_of, sizes_of_test_sets
 from fedpick.storage import usable_cores
-from fedpick.text import shown
-from fedpick.validation import check_path, check_strategy, flag, one_of, owner_name, require
+from fedpick.text import counted, shown
+from fedpick.validation import check_path, flag, owner_name, require
 
 LARGE_BATCH = 4096
+LOG = logging.getLogger("fedpick")
 ROUNDING = 1e-3  # of a sum of weights: thousands of seats in float32
 COPIES = 4  # of the logits in a metric, about: they are sorted, and compared with every class
 
@@ -146,42 +150,14 @@ def check_kinds(
             other = "; from_apply makes one of Flax and others, and PyTorch's run on Flower" if name == "model" else ""
             raise ValueError(f"simulate: {name} must be a {kind.__name__}{other}, got {shown(value)}")
     check_strategy("simulate", selector)
-    one_of(selector, "poll", selector.poll, ("none", *POLLS))
     if isinstance(availability, type) or not callable(availability):
         raise ValueError(f"simulate: availability must be one, such as Always(), got {shown(availability)}")
     if jax.tree_util.all_leaves([availability]):
         rule = "registered as a pytree: write it as a class and decorate that with fedpick.pytree"
         raise ValueError(f"simulate: availability must be {rule}, got {shown(availability)}")
     check_shapes(federation, model, owner="simulate")
-
-
-def check_fit(federation: Federation, selector: Selector[Any], *worlds: Availability | Failures) -> None:
-    """Trace each swept selector once, so that a d above K is an error here and not clipped in the program.
-
-    Args:
-        federation: The clients.
-        selector: The strategy; an array in a field is one selector per value.
-        worlds: Availability and failures, whose own numbers of clients must agree with the federation's.
-
-    >>> from fedpick import Rand
-    >>> from fedpick.sim import Quadratic
-    >>> check_fit(Quadratic(K=3).federation(), Rand(m=2))
-    """
-    K = federation.num_clients
-    facts = {fact: jnp.ones(K, bool if fact == "leaving" else jnp.float32) for fact in needs(selector) & {*FACTS}}
-    clients, keys = Clients(federation.rows(0).size, jnp.ones(K, bool), **facts), round_keys(0, 0)
-    leaves, tree = jax.tree.flatten(selector)
-    for values in set(zip(*np.broadcast_arrays(*leaves, [0]), strict=True)):
-        one = jax.tree.unflatten(tree, values[:-1])
-        jax.eval_shape(lambda s=one: s.propose(keys.propose, s.init(K), clients))
-    for world in worlds:
-        fitted = for_clients(world, federation)
-        jax.eval_shape(lambda fitted=fitted: fitted(keys.world, 0, K))
-
-
-def for_clients(world: Any, federation: Federation) -> Any:
-    """A world that goes by the names of clients, such as a trace with their names, for the clients of a federation."""
-    return world.for_clients(federation.names.clients) if hasattr(world, "for_clients") else world
+    if is_own(model.init):
+        trace_again("model.init", ValueError, model.init, round_keys(0, 0).world)
 
 
 def check_room(federation: Federation, model: Model, seats: int, *, runs: int, rounds: int, every: int) -> int:
@@ -246,22 +222,14 @@ def cut_batches(local: Local, largest: int) -> Local:
     return dataclasses.replace(local, b=most)
 
 
-def check_selection(selector: Any, selection: Any, num_clients: int) -> None:
-    """Raise where a strategy's ``select`` gives anything but m seats."""
-    seats = (num_clients if selector.m is None else selector.m,)
-    got = [getattr(getattr(selection, name, None), "shape", None) for name in Selection._fields]
-    if got != [seats, seats]:
-        rule = f"select must give a Selection of m={seats[0]} clients and weights"
-        found = f"shapes {got[0]} and {got[1]}" if isinstance(selection, Selection) else shown(selection)
-        raise ValueError(f"simulate: {owner_name(selector)}.{rule}, got {found}")
-
-
 def check_seats(selector: Any, records: Record, first: int = 0) -> None:
     """Raise where, from a round on, a strategy has asked or chosen clients who were away, or weights not of sum 1."""
     for t in first + np.flatnonzero((records.clients[:, first:] == UNLAWFUL).any(axis=(0, 2)))[:1]:
         rule = "must ask and choose available clients alone"
         known = f"got one who was away or does not exist in round {t}; check_selector says more"
         raise ValueError(f"simulate: {owner_name(selector)} {rule}, {known}")
+    for t in first + np.flatnonzero((records.clients[:, first:] == UNWEIGHTED).any(axis=(0, 2)))[:1]:
+        raise ValueError(f"simulate: {owner_name(selector)}.select must give {WEIGHTS}, got others in round {t}")
     if getattr(selector, "weights_sum_to_1", True):
         # The weight of a seat that fails goes to the others, and the sum is 0 where nobody returns.
         sums = records.weights[:, first:].sum(axis=2, dtype=np.float64)
@@ -280,6 +248,13 @@ def warn_of_few_available(selector: Any, records: Record) -> None:
         share = float((records.available < d).mean())
         what = f"fewer clients were available than d={d} in {share:.0%} of the rounds"
         warnings.warn(f"simulate: {what}; all of them were candidates then", stacklevel=3)
+
+
+def warn_of_idle_runs(result: Result) -> None:
+    """Log where nobody trained in any round of a run."""
+    for why, number in idle_runs(result).items():
+        who = f"{number} of {counted(len(result.runs), 'run')}"
+        LOG.warning("simulate: %s", idle_sentence(why, who))
 
 
 def is_number(value: Any) -> bool:

@@ -21,8 +21,7 @@ from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server, weighted_sum
 from fedpick.sim.polls import POLLS
-from fedpick.sim.preflight import check_selection
-from fedpick.sim.records import UNLAWFUL, UPDATES, Choice, Outcome, Record, Request
+from fedpick.sim.records import UNLAWFUL, UNWEIGHTED, UPDATES, Choice, Outcome, Record, Request
 from fedpick.sim.spread import spread_candidates, spread_rows
 from fedpick.updates import measure
 
@@ -145,7 +144,6 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
         return jnp.where(duration <= jnp.asarray(setup.devices.deadline, jnp.float32), answers, jnp.nan)
 
     candidates, answers, selection = pick(selector, keys, state, clients, poll)
-    check_selection(selector, selection, K)
     selection = _lawful(selection, candidates, clients.available)
     asked = (candidates if kind is None else polled(selector, candidates, state)) & (kind is not None)
     evaluated = kind.samples(count, local) if kind is not None else count
@@ -223,7 +221,7 @@ def work(
         lying=lying,
     )
     return outcome, Record(
-        clients=jnp.where(back | (selection.clients == UNLAWFUL), selection.clients, -1),
+        clients=jnp.where(back | (selection.clients <= UNWEIGHTED), selection.clients, -1),
         weights=weights,
         train_loss=jnp.where(back.any(), weighted_sum(weights, trained.loss) / weights.sum(), jnp.nan),
         available=jnp.sum(choice.clients.available, dtype=jnp.int32),
@@ -254,11 +252,16 @@ def learn(selector: Selector[Any], state: Any, choice: Choice, outcome: Outcome)
 
 
 def _lawful(selection: Selection, candidates: Bool[Array, " K"], available: Bool[Array, " K"]) -> Selection:
-    """The selection; seats of clients who are away or do not exist, or all where one is a candidate, are UNLAWFUL."""
+    """The selection; seats of clients who are away or do not exist, or all where one is a candidate, are UNLAWFUL.
+
+    Seats whose weight is none are UNWEIGHTED.
+    """
     seats, K = selection.clients, available.shape[0]
     there = (seats >= 0) & (seats < K) & available[jnp.clip(seats, 0, K - 1)]
+    known = (selection.weights >= 0) & (selection.weights < jnp.inf)
     wrong = ((selection.weights > 0) & ~there) | (candidates & ~available).any()
-    return Selection(jnp.where(wrong, UNLAWFUL, seats), jnp.where(wrong, jnp.float32(0), selection.weights))
+    seats = jnp.where(wrong, UNLAWFUL, jnp.where(known, seats, UNWEIGHTED))
+    return Selection(seats, jnp.where(wrong | ~known, jnp.float32(0), selection.weights))
 
 
 def _disguised(

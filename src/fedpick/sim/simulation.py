@@ -26,6 +26,7 @@ from fedpick.sim.classification import resolve_metrics
 from fedpick.sim.datasets import Data
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
+from fedpick.sim.fit import check_fit, for_clients
 from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local
 from fedpick.sim.models import Model, ModelSpec
@@ -110,10 +111,10 @@ def simulate(
     local = preflight.cut_batches(local, data.largest)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
-    availability = preflight.for_clients(availability, data)
+    availability = for_clients(availability, data)
     world = (availability, failures, devices, liars.lies() if liars.share > 0 else None)
     runs, names = sweep(Setup(lean, built, selector, local, server, *world, metrics=own), seeds)
-    preflight.check_fit(data, runs.setup.selector, availability, failures)
+    check_fit(data, runs.setup.selector, availability, failures, compiled=jit)
     seats = selector.m or data.num_clients
     model_bytes = preflight.check_room(data, built, seats, runs=len(names), rounds=rounds, every=every)
     mine = range(len(names)) if spread_seats else hosts.shares(len(names))[jax.process_index()]
@@ -157,7 +158,9 @@ def simulate(
         LOG.warning("simulate: stopped after round %d of %d; the result ends there", tables.rounds, rounds)
     params, tables = output.whole((runner.state.params, tables))
     preflight.warn_of_few_available(selector, tables.records)
-    return output.result(tables, params)
+    result = output.result(tables, params)
+    preflight.warn_of_idle_runs(result)
+    return result
 
 
 class _Tables(NamedTuple):

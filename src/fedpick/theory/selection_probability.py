@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedpick.protocol import FACTS, Clients, Selector, needs, pick, round_keys
+from fedpick.protocol import FACTS, Clients, Selector, check_strategy, needs, pick, round_keys
 from fedpick.text import shown
 from fedpick.theory.order_statistics import enumerated_weights, exact_weights
 from fedpick.validation import known, natural, one_of, require
@@ -100,10 +100,7 @@ def check_share(owner: str, share: ArrayLike) -> NDArray[Any]:
 
 def exact_law(selector: Selector[Any], share: NDArray[Any], method: str) -> Law | None:
     """The law of a strategy where it is known exactly, or None."""
-    if isinstance(selector, type) or not hasattr(selector, "propose"):
-        raise ValueError(
-            f"expected_seats: selector must be a strategy, such as PowerOfChoice(m=3, d=6), got {shown(selector)}"
-        )
+    check_strategy("expected_seats", selector)
     K = len(share)
     m = K if selector.m is None else selector.m
     if getattr(selector, "unbiased", False):

@@ -1,0 +1,66 @@
+"""Whether a strategy and a world go with a federation: both are traced once, before the first round."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpick.protocol import Selector, check_mask, round_keys
+from fedpick.purity import is_own, trace_again
+from fedpick.sim.availability import Availability, Failures
+from fedpick.sim.federation import Federation
+from fedpick.tracing import check_methods
+from fedpick.validation import owner_name
+
+
+def check_fit(
+    federation: Federation, selector: Selector[Any], *worlds: Availability | Failures, compiled: bool = True
+) -> None:
+    """Trace each swept selector, so that a d above K is an error here and not clipped in the program.
+
+    Args:
+        federation: The clients.
+        selector: The strategy; an array in a field is one selector per value.
+        worlds: Availability and failures, whose own numbers of clients must agree with the federation's.
+        compiled: Whether the rounds are compiled, and what is traced must be pure.
+
+    >>> from fedpick import Rand
+    >>> from fedpick.sim import Quadratic
+    >>> check_fit(Quadratic(K=3).federation(), Rand(m=2))
+    """
+    K = federation.num_clients
+    leaves, tree = jax.tree.flatten(selector)
+    for values in set(zip(*np.broadcast_arrays(*leaves, [0]), strict=True)):
+        one = jax.tree.unflatten(tree, values[:-1])
+        if compiled:
+            check_methods(one, K)
+        else:
+            one.init(K)
+    for world in worlds:
+        fitted = for_clients(world, federation)
+        check_world(fitted, K)
+
+
+def check_world(world: Availability | Failures, K: int) -> None:
+    """Raise where a world gives no mask of the clients, or is no pure function.
+
+    Args:
+        world: Who is there, or who fails.
+        K: The number of clients.
+    """
+    name, key = owner_name(world), round_keys(0, 0).world
+    t = jax.ShapeDtypeStruct((), jnp.int32)
+
+    def play(key: Any, t: Any) -> Any:
+        return check_mask(name, world(key, t, K), K)
+
+    if is_own(world):
+        trace_again(name, ValueError, play, key, t)
+    else:
+        jax.eval_shape(play, key, t)
+
+
+def for_clients(world: Any, federation: Federation) -> Any:
+    """A world that goes by the names of clients, such as a trace with their names, for the clients of a federation."""
+    return world.for_clients(federation.names.clients) if hasattr(world, "for_clients") else world
