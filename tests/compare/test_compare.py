@@ -153,7 +153,7 @@ def test_an_accuracy_alone_is_enough_to_have_learnt():
 def test_what_the_first_model_reaches_is_no_target():
     run = made_up([30, 40])  # which begins at a loss of 1
     assert told(run, run, value=2.0).startswith(
-        "Every run is at loss 2 before its first round, so that it is no target:"
+        "Every run is at loss 2 before its first round, so that it is no target."
     )
     assert "times as fast" in told(run, made_up([10, 20]), value=0.9)
     unseen = made_up([30, 40], accuracy=0.0)
@@ -852,21 +852,23 @@ def test_a_comparison_with_code_that_was_edited_is_shown_as_it_was_played(tmp_pa
 
 def test_auto_is_advised_where_it_is_surely_faster_with_its_own_price():
     rand, fast = [60, 70, 65, 80, 72], [30, 33, 36, 38, 35]
-    sure = compared(rand=rand, fast=fast, auto=[31, 34, 36, 38, 36]).answer
-    assert sure.endswith(" Use auto, which needs no d: it is 1.98 times as fast as rand, with 0.51 times the traffic.")
-    wide = compared(rand=rand, fast=[30, 33, 46, 38, 35], auto=[90, 14, 66, 38, 36]).answer
-    assert wide.endswith(" Use fast: auto, which needs no d, does not beat rand for sure.")
+    sure = compared(rand=rand, **{"pow-d": fast}, auto=[31, 34, 36, 38, 36]).answer
+    assert sure.endswith(
+        " Where you do not want to choose d, use auto: it is 1.98 times as fast as rand, with 0.51 times the traffic."
+    )
+    wide = compared(rand=rand, **{"pow-d": [30, 33, 46, 38, 35]}, auto=[90, 14, 66, 38, 36]).answer
+    assert wide.endswith(" auto, which needs no d, does not beat rand for sure.")
 
 
 def test_auto_is_not_advised_by_a_factor_that_is_no_bound():
     rand, fast, auto = [99] * 9 + NEVER, [50, 53] * 5, [52, 51, 52] * 3
-    at_least = learning(rand=rand, fast=fast, auto=[*auto, 50]).answer
-    assert at_least.startswith("fast wins: it is at least ")
-    assert " Use auto, which needs no d: it is at least 1.92 times as fast as rand" in at_least
-    each_misses = learning(rand=rand, fast=fast, auto=auto + NEVER).answer
-    assert each_misses.endswith(" Use fast: auto, which needs no d, does not beat rand for sure.")
-    often = learning(rand=NEVER * 10, fast=fast, auto=auto + NEVER).answer
-    assert often.endswith(" Use auto, which needs no d: it gets there with 9 of 10 seeds.")
+    at_least = learning(rand=rand, **{"pow-d": fast}, auto=[*auto, 50]).answer
+    assert at_least.startswith("pow-d wins: it is at least ")
+    assert " Where you do not want to choose d, use auto: it is at least 1.92 times as fast as rand" in at_least
+    each_misses = learning(rand=rand, **{"pow-d": fast}, auto=auto + NEVER).answer
+    assert each_misses.endswith(" auto, which needs no d, does not beat rand for sure.")
+    often = learning(rand=NEVER * 10, **{"pow-d": fast}, auto=auto + NEVER).answer
+    assert often.endswith(" Where you do not want to choose d, use auto: it gets there with 9 of 10 seeds.")
 
 
 def test_who_surely_wins_does_so_where_another_is_faster_by_chance():
@@ -955,6 +957,7 @@ def test_a_federation_is_reported_by_what_it_measured_and_by_the_names_it_has(tm
     for name in ("loss", "client_loss", "client_accuracy"):
         result.metrics[name][:] = np.nan
     result.metrics["test_accuracy"][:, 3:] = 0.4
+    result.records["train_samples"] = np.full((1, 5), np.nan)
     experiment = {"selector": {"kind": "UCB", "text": "UCB(m=1)"}, "rounds": 5, "seeds": [0]}
     about = {"seed": 0, "experiment": experiment, "clients": ["partition-id=3", "north"], "model_bytes": 10}
     RunStore(tmp_path).save("one", about, result.to_arrays(0), {})

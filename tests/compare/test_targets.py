@@ -117,6 +117,7 @@ def test_a_page_of_a_real_federation_has_a_clocks_seconds_and_names():
     simulated = comparison_report(("pow-d",), 1, K=4)
     plain = {"selector": {"kind": "pow-d"}, "name": "Flower, FedAvg", "rounds": 200}
     names = ("Oslo", "Bergen", "Turku", "Malmö")
+    simulated.comparison.results[0].records["train_samples"][:] = np.nan
     real = type(simulated)(simulated.comparison, (plain,), (), command="", strategies=("pow-d",), clients=names)
     page = render_page(real)
     assert "pow-d, a federation on Flower" in page
@@ -251,7 +252,7 @@ def test_who_is_looked_at_more_often_is_not_faster_for_it():
         assert [found.rounds_of(name).tolist() for name in found.names] == [[60, 60], [60, 60]]
         assert found.answer.startswith("Nothing beats rand for sure. same is just as fast as rand to loss 0.55 ")
         assert found.answer.endswith(
-            " They were evaluated at different rounds, and are compared at the 4 that they have in common."
+            " They were evaluated at different rounds, and are compared at those that they have in common (4)."
         )
         assert Comparison(("rand", "same"), pair).threshold == 0.2
     assert "different rounds" not in Comparison(("rand", "same"), (rand, often), value=0.55).answer

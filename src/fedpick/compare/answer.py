@@ -1,14 +1,18 @@
 """The answer of a comparison in words: who wins, by how much, how sure that is; or why there is none."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
+from fedpick.compare.fairness import evaluated_at
 from fedpick.compare.faults import advice, fault_of
-from fedpick.compare.summary import Compared, evaluated_at, is_real, is_vague
+from fedpick.compare.summary import Compared, is_vague
+from fedpick.compare.threshold import begun
 from fedpick.metrics import is_accuracy
+from fedpick.registry import STRATEGIES, parameters_of
 from fedpick.results import Interval, interval, median_interval, sign_test
-from fedpick.text import listed
+from fedpick.text import counted, listed
 
 SURE = 0.95
 LITTLE = 1.1  # times as fast
@@ -23,23 +27,44 @@ def answer(compared: Compared) -> str:
         return f"There is nothing to compare {base} with.{advice(compared, faults)}"
     if base in faults:
         return f"There is no answer.{advice(compared, faults)}"
-    if compared.other_data and not is_real(compared.of(base)):
+    if compared.other_data and not compared.of(base).real:
         return f"There is no answer: {compared.other_data}, and so are not of one task.{advice(compared, faults)}"
     if compared.of(base).share.shape[-1] == 1:
         return "There is one client, so there is nothing to choose: all strategies train on it."
-    if not any(compared.rounds_of(name).any() for name in compared.names):
-        words = f"Every run is at {compared.goal} before its first round, so that it is no target: give another one"
-        return f"{words}, or another metric.{advice(compared, faults)}"
+    if compared.says_nothing:
+        return f"{_begun(compared)} Give another one, or another metric.{advice(compared, faults)}"
     reached = [name for name in others if np.isfinite(compared.rounds_of(name)).any()]
-    number = int(np.isfinite(compared.rounds_of(base)).sum())
     if reached:
         words = _by_rounds(compared, others, reached)
-    elif number:
-        words = f"Only {base} reaches {compared.goal} in {compared.horizon} rounds"
-        words += f", with {number} of {len(compared.of(base).runs)} seeds."
+    elif np.isfinite(compared.rounds_of(base)).any():
+        words = f"Only {base} reaches {compared.goal} in {counted(compared.horizon, 'round')}"
+        words += f", with {_seeds(compared, base)}."
     else:
         words = _by_end(compared, others)
-    return words + _different(compared) + advice(compared, faults)
+    if all(seeds_of(compared, name) == 1 for name in others):
+        words = f"With one seed nothing is sure. {words} Give more seeds."
+    return words + _begun(compared) + _different(compared) + advice(compared, faults)
+
+
+def seeds_of(compared: Compared, name: str) -> int:
+    """How many seeds a strategy and the baseline have in common.
+
+    Args:
+        compared: The comparison.
+        name: The strategy.
+    """
+    return len(compared.rows(compared.baseline, name)[0])
+
+
+def _begun(compared: Compared) -> str:
+    """How many runs begin with the target: of most, it says nothing."""
+    runs = sum(len(compared.of(name).runs) for name in compared.names)
+    number = begun([compared.rounds_of(name) for name in compared.names])
+    if number == runs:
+        return f"Every run is at {compared.goal} before its first round, so that it is no target."
+    if compared.says_nothing:
+        return f"Most runs begin with {compared.goal} ({number} of {runs}), so that this target says nothing."
+    return f" {number} of {counted(runs, 'run')} begin with this target, which brings factors nearer to 1." * (number > 0)
 
 
 def _different(compared: Compared) -> str:
@@ -52,7 +77,7 @@ def _different(compared: Compared) -> str:
     common = [set(grid[grid <= min(rounds.values())].tolist()) for grid in grids]
     if any(each != common[0] for each in common):
         number = len(set.intersection(*common) - {0})
-        words += f" They were evaluated at different rounds, and are compared at the {number} that they have in common."
+        words += f" They were evaluated at different rounds, and are compared at those that they have in common ({number})."
     if compared.other_data:
         words += f" But {compared.other_data}."
     return words
@@ -69,33 +94,35 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     money = compared.currency
     size = f"it is {bound} {gain.mean:.2f} times as {money.adjective} as {base} to {goal}".replace("  ", " ")
     level = f"{best} is just as {money.adjective} as {base} to {goal}" if f"{gain.mean:.2f}" == "1.00" else ""
-    if not np.isfinite(gain.high) and level and not bound:
-        return f"With one seed nothing is sure. {level}. Give more seeds."
     if not np.isfinite(gain.high):
-        return f"With one seed nothing is sure. {_first(compared, best, gain.mean)}: {size}. Give more seeds."
-    seeds, _ = compared.rows(best, base)
-    paired = f"95 % sure over {len(seeds)} paired seeds"
+        words = level if level and not bound else f"{_first(compared, best, gain.mean)}: {size}"
+        if all(seeds_of(compared, name) == 1 for name in others):
+            return f"{words}."
+        return f"Nothing beats {base} for sure. {words} (one seed, with which nothing is sure)."
+    mine, theirs = compared.rows(best, base)
+    paired = f"95 % sure over {len(mine)} paired seeds"
     paired += f" and {len(others)} comparisons" if len(others) > 1 else ""
     sure = f"{gain.low:.2f} to {gain.high:.2f}; {paired}"
     if is_vague(gain):
-        sure = f"{len(seeds)} seeds do not say how sure that is; give more"
+        sure = f"{len(mine)} seeds do not say how sure that is; give more"
     # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.
     if _is_faster(compared, best, gain):
-        middles = [median_interval(compared.spent_of(name))[0] for name in (best, base)]
+        middles = [median_interval(compared.spent_of(name)[rows])[0] for name, rows in ((best, mine), (base, theirs))]
         most = money.text(float(compared.total(base, compared.by)[:, : compared.horizon + 1][:, -1].mean()))
-        amounts = [money.text(n) if np.isfinite(n) else f"more than {most}" for n in middles]
+        plain = money.text(middles[1]) if np.isfinite(middles[1]) else f"more than {most}"
         little = " by little" if gain.mean < LITTLE else ""
         cost = f" and {price}" if (price := _price(compared, best)) else ""
-        words = f"{best} wins{little}: {size} ({sure}), with a median of {amounts[0]} {money.unit} against {amounts[1]}"
-        near = [name for name in others if name != best and compared.factor(name, best).low <= 1]
-        end = _better_end(compared, best)
-        return f"{words}{cost}.{end}{_level(compared, best, near)}{_use(compared, best, near, gains)}"
+        words = f"{best} wins{little}: {size} ({sure}), with a median of {money.amount(middles[0])} against {plain}"
+        near = [name for name in others if name != best and _may_be_level(compared, name, best)]
+        use = _use(compared, best, near, gains, "is slower here")
+        return f"{words}{cost}.{_better_end(compared, best)}{_level(compared, best, near)}{use}"
     if _is_surer(compared, best, base, _each(others)):
-        words = f"{best} wins: it reaches {goal} in {compared.horizon} rounds with {_seeds(compared, best)}"
+        within = counted(compared.horizon, "round")
+        words = f"{best} wins: it reaches {goal} in {within} with {_seeds(compared, best)}"
         near = [name for name in others if name != best and not _is_surer(compared, best, name, SURE)]
-        end = _better_end(compared, best)
         words = f"{words}, and {base} with {_seeds(compared, base)} ({paired})."
-        return f"{words}{end}{_level(compared, best, near)}{_use(compared, best, near, gains)}"
+        use = _use(compared, best, near, gains, "gets there with fewer seeds")
+        return f"{words}{_better_end(compared, best)}{_level(compared, best, near)}{use}"
     if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
         return f"{base} wins. The next is {best}: {size} ({sure})."
     if level and not bound:
@@ -133,7 +160,7 @@ def _is_surer(compared: Compared, one: str, other: str, level: float) -> bool:
 
 def _seeds(compared: Compared, name: str) -> str:
     there = np.isfinite(compared.rounds_of(name))
-    return f"{there.sum()} of {there.size} seeds"
+    return f"{there.sum()} of {counted(there.size, 'seed')}"
 
 
 def _first(compared: Compared, best: str, times: float) -> str:
@@ -143,12 +170,16 @@ def _first(compared: Compared, best: str, times: float) -> str:
         return f"The {superlative} is {best}"
     if times <= 1 and bound in ("", "at most"):
         return f"{base} is the {superlative} here; the next is {best}"
-    return f"{base} gets there with {_seeds(compared, base)} and {best} with {_seeds(compared, best).split()[0]}"
+    plain, mine = _seeds(compared, base), _seeds(compared, best)
+    mine = mine.split()[0] if plain.split()[2:] == mine.split()[2:] else mine
+    return f"{base} gets there with {plain} and {best} with {mine}"
 
 
 def _better_end(compared: Compared, best: str) -> str:
     """Where the baseline surely ends better than the winner: who is there first need not stay there."""
     base, metric = compared.baseline, compared.metric
+    if compared.of(best).rounds != compared.of(base).rounds:
+        return ""
     mine, theirs = compared.rows(best, base)
     ends = [compared.of(name).metric(metric)[rows, -1] for name, rows in ((best, mine), (base, theirs))]
     gap = interval((ends[0] - ends[1]) * (1 if compared.of(base).rises(metric) else -1))
@@ -170,7 +201,7 @@ def _by_end(compared: Compared, others: list[str]) -> str:
     higher = compared.of(base).rises(metric)
     finite = [name for name in compared.names if np.isfinite(ends[name]).all()]
     best = (max if higher else min)(finite or [base], key=lambda name: ends[name].mean())
-    words = f"No run reaches {compared.goal} in {compared.horizon} rounds"
+    words = f"No run reaches {compared.goal} in {counted(compared.horizon, 'round')}"
     if best == base:
         return f"{words}; {base} ends nearest to it."
     mine, theirs = compared.rows(best, base)
@@ -200,19 +231,29 @@ def _level(compared: Compared, best: str, level: list[str]) -> str:
     return f"{words}."
 
 
-def _use(compared: Compared, best: str, level: list[str], gains: dict[str, Interval]) -> str:
-    """What to use: what needs no d, where it is surely faster than the baseline and none is surely faster than it."""
-    if "auto" not in compared.names:
+def _may_be_level(compared: Compared, name: str, best: str) -> bool:
+    """Whether a strategy may be as fast as the best: it is not surely slower, on the seeds that both have, if any."""
+    seeds = [{run["seed"] for run in compared.of(each).runs} for each in (name, best)]
+    return seeds[0].isdisjoint(seeds[1]) or compared.factor(name, best).low <= 1
+
+
+def _takes_d(name: str) -> bool:
+    """Whether a strategy of the registry, or one that it holds, has a d that must be chosen."""
+    kinds = (kind for kind in re.findall(r"[\w-]+", name.split(",")[0]) if kind in STRATEGIES)
+    return any("d" in parameters_of("Selector", kind) for kind in kinds)
+
+
+def _use(compared: Compared, best: str, level: list[str], gains: dict[str, Interval], behind: str) -> str:
+    """What to use in place of a winner with a d: auto, where it is surely faster than the baseline, too."""
+    if "auto" not in compared.names or not _takes_d(best):
         return ""
-    if best == "auto":
-        return " Use auto, which needs no d."
     if "auto" not in level:
-        return f" Use {best}: auto, which needs no d, is slower here."
+        return f" auto, which needs no d, {behind}."
     gain, base = gains["auto"], compared.baseline
     if _is_faster(compared, "auto", gain):
         times = f"{compared.bound('auto')} {gain.mean:.2f} times as {compared.currency.adjective} as {base}".strip()
         cost = f", with {price}" if (price := _price(compared, "auto")) else ""
-        return f" Use auto, which needs no d: it is {times}{cost}."
+        return f" Where you do not want to choose d, use auto: it is {times}{cost}."
     if _is_surer(compared, "auto", base, _each(list(gains))):
-        return f" Use auto, which needs no d: it gets there with {_seeds(compared, 'auto')}."
-    return f" Use {best}: auto, which needs no d, does not beat {base} for sure."
+        return f" Where you do not want to choose d, use auto: it gets there with {_seeds(compared, 'auto')}."
+    return f" auto, which needs no d, does not beat {base} for sure."

@@ -7,16 +7,9 @@ from dataclasses import KW_ONLY, dataclass, replace
 import numpy as np
 
 from fedpick.compare.answer import SURE, answer
-from fedpick.compare.summary import (
-    CURRENCIES,
-    Currency,
-    StrategySummary,
-    check_target,
-    common_evaluations,
-    same_shares,
-    spent_to,
-    totals,
-)
+from fedpick.compare.fairness import common_evaluations, same_shares
+from fedpick.compare.summary import CURRENCIES, Currency, StrategySummary, check_target, spent_to, totals
+from fedpick.compare.threshold import default_target, says_nothing
 from fedpick.metrics import METRICS, Numbers, is_accuracy
 from fedpick.results import Interval, Result, Spread, interval, median_interval
 from fedpick.text import listed, shown
@@ -36,7 +29,7 @@ class Comparison:
         names: The names of the strategies.
         results: The result of each.
         metric: The metric of the target.
-        value: The target; left out, it is what every run of the baseline reaches.
+        value: The target; left out, it is what every run of the baseline reaches, unless most runs begin with that.
         reference: The baseline; where it is not among the names, the first of them.
         by: What the way to the target is counted in: "rounds", "bytes" or "seconds".
 
@@ -121,31 +114,23 @@ class Comparison:
         """The strategy that the others are compared with."""
         return self.reference if self.reference in self.names else self.names[0]
 
-    @functools.cached_property
+    @property
     def threshold(self) -> float:
-        """The value to reach: given, or what each of the baseline's runs reaches, rounded to three digits."""
-        if self.value is not None:
-            return self.value
+        """The value to reach: given, or what each of the baseline's runs reaches and most runs do not begin with."""
+        return self._default[0] if self.value is None else self.value
+
+    @functools.cached_property
+    def _default(self) -> tuple[float, int]:
+        """The target where none is given, and how many of the baseline's runs reach it."""
         base = self.of(self.baseline)
         in_all = self.counted[self.baseline] & (base.evaluated <= min(result.rounds for result in self.results))
-        values = base.metric(self.metric)[:, in_all] * self._sign
-        known = np.where(np.isfinite(values), values, np.inf)
-        # The best of many noisy accuracies is luck, and the baseline's luck must not be the target: its last quarter.
-        last = known[:, -max(1, known.shape[1] // 4) :].mean(axis=1)
-        worst = float((last if self.rises else known.min(axis=1)).max())
-        if not np.isfinite(worst) or worst == 0:
-            return self._sign * worst + 0.0  # which is not -0
-        for digits in range(2, 7):  # as few as lie beyond the first model
-            unit = 10.0 ** (np.floor(np.log10(abs(worst))) - digits)
-            rounded = float(f"{np.ceil(worst / unit) * unit:.{digits + 4}g}")
-            if not rounded >= values[:, 0].min():
-                return self._sign * rounded
-        return self._sign * worst
+        values = base.metric(self.metric)[:, in_all]
+        return default_target(values, self.rises, lambda value: says_nothing(self._rounds_to(value)))
 
-    @property
-    def _sign(self) -> int:
-        """What makes a metric better the lower it is."""
-        return -1 if self.rises else 1
+    @functools.cached_property
+    def says_nothing(self) -> bool:
+        """Whether most runs are at the target before any training."""
+        return says_nothing(self._reached)
 
     @functools.cached_property
     def goal(self) -> str:
@@ -156,7 +141,11 @@ class Comparison:
     @property
     def goal_with_source(self) -> str:
         """The same with where it comes from."""
-        return self.goal if self.value is not None else f"{self.goal}, which every run of {self.baseline} reaches"
+        if self.value is not None:
+            return self.goal
+        number, runs = self._default[1], len(self.of(self.baseline).runs)
+        who = "every run" if number == runs else f"{number} of {runs} runs"
+        return f"{self.goal}, which {who} of {self.baseline} {'reaches' if number in (1, runs) else 'reach'}"
 
     @functools.cached_property
     def summaries(self) -> list[StrategySummary]:
@@ -211,9 +200,10 @@ class Comparison:
 
     def bound(self, name: str) -> str:
         """What the factor is where some runs do not reach the target: a bound, or unknown if one's never do."""
-        slow, fast = (np.isinf(self.rounds_of(each)) for each in (self.baseline, name))
-        if slow.any() and fast.any():
-            return "unknown" if slow.all() or fast.all() else "about"
+        pairs = zip((self.baseline, name), self.rows(self.baseline, name), strict=True)
+        slow, fast = (np.isinf(self.rounds_of(each)[rows]) for each, rows in pairs)
+        if self.says_nothing or (slow.any() and fast.any()):
+            return "unknown" if self.says_nothing or slow.all() or fast.all() else "about"
         return "at least" if slow.any() else "at most" if fast.any() else ""
 
     def traffic(self, name: str) -> float:
@@ -288,7 +278,10 @@ class Comparison:
 
     @functools.cached_property
     def _reached(self) -> list[Numbers]:
-        return [self.of(name).rounds_to(self.metric, self.threshold, self.counted[name]) for name in self.names]
+        return self._rounds_to(self.threshold)
+
+    def _rounds_to(self, value: float) -> list[Numbers]:
+        return [self.of(name).rounds_to(self.metric, value, self.counted[name]) for name in self.names]
 
     @functools.cached_property
     def counted(self) -> dict[str, Numbers]:

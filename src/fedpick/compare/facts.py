@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from fedpick.compare.answer import seeds_of
 from fedpick.compare.charts import Section
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.report import ComparisonReport
 from fedpick.compare.summary import CURRENCIES, SIGNS, is_vague
 from fedpick.config import Plain
 from fedpick.experiment import differences
-from fedpick.report import Chart, dot
+from fedpick.report import Chart, ChartRow, dot
 from fedpick.results import median_interval
 from fedpick.sim import Summary
 
@@ -72,6 +73,7 @@ def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
     base, by, unit = compared.baseline, compared.by, compared.currency
     gain, bound = compared.speed_up(name), compared.bound(name)
     sure = "" if bound or is_vague(gain) else f": {gain.low:.2f} to {gain.high:.2f}, 95 % sure for it alone"
+    sure = ": one seed, with which nothing is sure" if name != base and seeds_of(compared, name) == 1 else sure
     title = f"times as {unit.adjective}" if by == "bytes" else f"times as fast, in {unit.unit}"
     rows = [(title, "-" if bound == "unknown" else f"{SIGNS[bound]}{gain.mean:.2f}", f"{name} against {base}{sure}")]
     for what, word in (("bytes", "traffic"), ("seconds", "seconds" if real else "simulated seconds")):
@@ -82,9 +84,10 @@ def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
             for n in (mine, theirs)
         ]
         rows.append((f"times the {word}", ratio, f"{texts[0]} against {texts[1]}"))
-    worst = [compared.finals[each]["worst_loss"].mean for each in (name, base)]
-    if np.isfinite(worst[0]):
-        rows.append(("worst client's loss at the end", f"{worst[0]:.3g}", f"{name}; {base}: {worst[1]:.3g}"))
+    worst = {each: compared.finals[each]["worst_loss"].mean for each in compared.names}
+    if np.isfinite(list(worst.values())).any():  # whoever leads, so that a page has as many cards for every target
+        mine, theirs = (f"{worst[each]:.3g}" if np.isfinite(worst[each]) else "-" for each in (name, base))
+        rows.append(("worst client's loss at the end", mine, f"{name}; {base}: {theirs}"))
     return rows
 
 
@@ -125,23 +128,41 @@ def sweep_section(compared: Comparison, plains: Sequence[Plain]) -> list[Section
         return []
     path = paths.pop()
     word = path.split(".")[-1]
-    points: list[Any] = []
+    points = []
     for place, own in zip(others, numbers, strict=True):
-        gain, name = compared.speed_up(compared.names[place]), compared.names[place]
-        if path in own and np.isfinite([gain.mean]).all():
-            low, high = (gain.low, gain.high) if np.isfinite(gain.high) else (gain.mean, gain.mean)
-            points.append((own[path], {**dot(name, "", own[path], value=gain.mean, low=low, high=high)}))
-    if len({value for value, _ in points}) < 2:
+        name = compared.names[place]
+        gain, bound = compared.speed_up(name), compared.bound(name)
+        if path in own and bound != "unknown" and np.isfinite(gain.mean):
+            low, high = (gain.low, gain.high) if not bound and np.isfinite(gain.high) else (gain.mean, gain.mean)
+            row = {**dot(name, "", own[path], value=gain.mean, low=low, high=high), "sign": SIGNS[bound]}
+            points.append((own[path], row, not bound and np.isfinite(gain.high)))
+    if len({own[path] for own in numbers if path in own}) < 2:
         return []
-    rows = tuple(row for _, row in sorted(points, key=lambda point: point[0]))
+    points.sort(key=lambda point: float(point[0]))
     words = f"How many times as {compared.currency.adjective} as {compared.baseline} to {compared.goal}"
-    text, title = f"{words}, with its 95 % interval.", f"Speed-up by {word}"
-    chart = Chart("sweep", "dots", title=title, text=text, rows=rows, x=word, log_y=True, rule=1.0)
+    exact = all(each[-1] for each in points)
+    text = f"{words}, with its 95 % interval{'' if exact else ' where it is known'}."
+    rows = tuple(row for _, row, _ in points)
+    chart = Chart("sweep", "dots", title=f"Speed-up by {word}", text=text, rows=rows, x=word, log_y=True, rule=1.0)
+    return [Section("sweep", f"Which {word}?", _which(compared, word, rows), (chart,))]
+
+
+def _which(compared: Comparison, word: str, rows: Sequence[ChartRow]) -> str:
+    """Which value of a setting is best, as far as the runs say it."""
+    base, superlative = compared.baseline, compared.currency.superlative
+    if not rows:
+        return f"Which {word} is best for {compared.goal} is not known: too few runs get there."
     best = max(rows, key=lambda row: float(row["y"]))
+    if best["sign"] not in ("", SIGNS["at least"]):  # a run of its own is not there; the others' are upper bounds
+        return f"Which {word} is the {superlative} is not known: some runs do not reach {compared.goal}."
+    said = f"{word} = {best['x']} is the {superlative} here."
+    said = said if best["y"] > 1 else f"No {word} beats {base}; of these, {said}"
+    if any(seeds_of(compared, str(row["name"])) == 1 for row in rows):
+        return f"With one seed nothing is sure. {said}"
+    if best["sign"]:
+        return f"{said} How sure that is, the bounds do not say."
     level = [str(row["x"]) for row in rows if row is not best and row["high"] >= best["low"]]
-    said = f"{word} = {best['x']} is the {compared.currency.superlative} here."
-    said += f" The intervals of {word} = {', '.join(level)} overlap with its own." if level else ""
-    return [Section("sweep", f"Which {word}?", said, (chart,))]
+    return f"{said} The intervals of {word} = {', '.join(level)} overlap with its own." if level else said
 
 
 def polled_rows(report: ComparisonReport) -> list[tuple[str, str, str]]:

@@ -163,15 +163,15 @@ def _side_by_side(
     stored = _of_one_version(stored, store.folder)
     groups = sorted(_groups(list(stored.values())), key=lambda group: _place(group[0].get("selector")))
     plains = tuple(plain for plain, _ in groups)
-    _check_alike(plains, store.folder)
     results = [result for _, result in groups]
+    real = results[0].real
+    _check_alike(plains, store.folder, real)
     known = [each for each in metrics if np.isfinite(results[0].metric(each)).any()]
     own_metric, own_value = _target(plains)
     metric = metric or own_metric or (known[0] if known else "loss")
     value = own_value if value is None and metric == own_metric else value
     clients = next((result_of(run).clients for run in stored.values() if "clients" in run.about), ())
     comparison = compare_results(plains, results, metric, value, by or "rounds")
-    real = not any("data" in plain for plain in plains)
     return ComparisonReport(
         comparison,
         plains,
@@ -235,11 +235,10 @@ def _content(file: str, run: StoredRun) -> str | None:
         return None
 
 
-def _check_alike(plains: Sequence[Plain], folder: Path) -> None:
+def _check_alike(plains: Sequence[Plain], folder: Path, real: bool) -> None:
     """Raise where strategies and other settings differ: what is compared would not be the strategies."""
     if len({json.dumps(plain.get("selector"), sort_keys=True) for plain in plains}) == 1:
         return  # a sweep of another setting with one strategy
-    real = not any("data" in plain for plain in plains)
     others = [{name: part for name, part in plain.items() if name != "selector"} for plain in plains]
     varied = [path for path in differences(others)[0] if not (real and path == "rounds")]
     if varied:

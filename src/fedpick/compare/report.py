@@ -148,7 +148,7 @@ class ComparisonReport:
     @property
     def real(self) -> bool:
         """Whether it is of a real federation, with a clock's seconds, and not of a simulation."""
-        return bool(self.experiments) and not any("data" in plain for plain in self.experiments)
+        return self.comparison.of(self.comparison.baseline).real
 
     @property
     def client_names(self) -> tuple[str, ...]:

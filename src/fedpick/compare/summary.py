@@ -1,6 +1,5 @@
 """What a comparison says of one strategy, and the currencies in which the way to a target is counted."""
 
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +24,15 @@ class Currency(NamedTuple):
         '1.23'
         """
         return f"{amount:{self.form}}" if amount < 1e4 else f"{amount:,.0f}"
+
+    def amount(self, amount: float) -> str:
+        """An amount with its unit.
+
+        >>> CURRENCIES["rounds"].amount(1), CURRENCIES["rounds"].amount(2)
+        ('1 round', '2 rounds')
+        """
+        text = self.text(amount)
+        return f"{text} {self.unit.removesuffix('s') if text == '1' else self.unit}"
 
 
 CURRENCIES = {
@@ -79,6 +87,8 @@ class Compared(Protocol):
     @property
     def horizon(self) -> int: ...
     @property
+    def says_nothing(self) -> bool: ...
+    @property
     def counted(self) -> dict[str, Numbers]: ...
     @property
     def other_data(self) -> str: ...
@@ -124,39 +134,8 @@ def totals(result: Result, what: str) -> Numbers:
 
 
 def is_vague(gain: Interval) -> bool:
-    """Whether a factor's interval is so wide that it says nothing, as with two seeds."""
-    return not gain.high <= VAGUE * gain.low
-
-
-def is_real(result: Result) -> bool:
-    """Whether a result is of a real federation, whose server does not know how many samples its clients trained on."""
-    return bool(np.isnan(result.records["train_samples"]).all())
-
-
-def same_shares(one: Result, other: Result) -> bool:
-    """Whether two results have as many clients, with the same shares of the data for each seed that both have."""
-    rows = [{run["seed"]: row for row, run in enumerate(result.runs)} for result in (one, other)]
-    common = [seed for seed in rows[0] if seed in rows[1]]
-    mine, theirs = (
-        result.shares[[own[seed] for seed in common]] for result, own in zip((one, other), rows, strict=True)
-    )
-    return mine.shape == theirs.shape and bool(np.allclose(mine, theirs, atol=1e-4))
-
-
-def evaluated_at(result: Result) -> Numbers:
-    """The rounds at which a result was evaluated: that of a federation has no values at some before its last."""
-    known = [np.isfinite(result.metric(name)).any(axis=0) for name in result.metric_names if name != "skew"]
-    measured: Numbers = np.any(known, axis=0)
-    measured[np.flatnonzero(measured).max(initial=-1) + 1 :] = True  # not finite any more, or none is at all
-    return result.evaluated[measured]
-
-
-def common_evaluations(results: Sequence[Result]) -> list[Numbers]:
-    """For each result, which of its evaluations are at rounds at which all were evaluated that have played so far."""
-    at = [set(evaluated_at(result).tolist()) for result in results]
-    pairs = list(zip(at, results, strict=True))
-    common = [t for t in set().union(*at) if all(t in own or t > result.rounds for own, result in pairs)]
-    return [np.isin(result.evaluated, common) for result in results]
+    """Whether a factor's interval holds 1 and is so wide that it says nothing, as with two seeds."""
+    return not (gain.high <= VAGUE * gain.low or gain.low > 1 or gain.high < 1)
 
 
 def spent_to(total: Numbers, rounds: Numbers) -> Numbers:

@@ -32,7 +32,8 @@ def targets(compared: Comparison) -> list[float]:
         at = np.linspace(0, len(best) - 1, min(NUMBER, len(best))).round().astype(int)
         for value in (*np.linspace(best[0], best[-1], NUMBER), *best[at]):
             found.add(_rounded(sign * float(value), compared.metric))
-    return sorted(found, reverse=sign > 0)
+    kept = [value for value in found if value == compared.threshold or not compared.at(value).says_nothing]
+    return sorted(kept, reverse=sign > 0)
 
 
 def _rounded(value: float, metric: str) -> float:
@@ -66,8 +67,10 @@ def speed_up_chart(compared: Comparison, moved: list[Comparison]) -> Chart | Non
     if len({row["x"] for row in rows}) < 2:
         return None
     scale = shown_scale(compared.metric)
-    values = [abs(one.threshold) for one in moved]
-    words = f"How many times as {moved[0].currency.adjective} as {compared.baseline}, with its 95 % interval."
+    values = [one.threshold for one in moved]
+    words = f"How many times as {moved[0].currency.adjective} as {compared.baseline}, "
+    known = any(row["low"] < row["high"] for row in rows)
+    words += "with its 95 % interval." if known else "of one seed, with which nothing is sure."
     return Chart(
         "speed-up",
         "lines",

@@ -113,6 +113,11 @@ class Result:
         return int(self.records["weights"].shape[1])
 
     @property
+    def real(self) -> bool:
+        """Whether it is of a real federation, whose server does not know how many samples its clients trained on."""
+        return bool(np.isnan(self.records["train_samples"]).all())
+
+    @property
     def metric_names(self) -> tuple[str, ...]:
         """The metrics that it has: those of every result, and those that were asked for by name."""
         return (*METRICS, *self.better)

@@ -104,7 +104,7 @@ function follow(name) {
 const GROUPS = {
   bars: ["x", (row) => row.name + " " + number(row.y)],
   strip: ["name", (row) => number(row.y) + (row.mark === "reached" ? "" : " " + row.mark)],
-  dots: ["x", (row) => number(row.y) + " (" + number(row.low) + " to " + number(row.high) + ")"],
+  dots: ["x", (row) => (row.sign || "") + number(row.y) + (row.low === row.high ? "" : " (" + number(row.low) + " to " + number(row.high) + ")")],
   heat: ["y", (row) => row.x + ": " + number(row.samples)],
   sizes: ["y", (row) => number(row.size) + " samples"],
   picks: ["y", (row) => (row.seats ? "round " + Math.ceil(row.x) + (row.x2 - row.x > 1 ? " to " + Math.floor(row.x2) : "") : "")],
@@ -134,8 +134,12 @@ function recite(name, kind) {
   });
 }
 
-const drawn = [...document.querySelectorAll("script[data-panel]")].map((spec) =>
-  draw(spec.dataset.panel, JSON.parse(spec.textContent), spec.dataset.kind, spec.dataset.x));
+const drawn = [...document.querySelectorAll("script[data-panel]")].map((spec) => {
+  const name = spec.dataset.panel, plain = JSON.parse(spec.textContent);
+  const empty = plain.tables[name] && !plain.tables[name].length;  // where no value is known there is nothing to draw
+  if (empty) { document.getElementById(name).hidden = true; }
+  return empty ? null : draw(name, plain, spec.dataset.kind, spec.dataset.x);
+});
 
 document.querySelectorAll("[data-save]").forEach((button) => button.addEventListener("click", () => {
   const kind = button.dataset.save;
@@ -193,10 +197,15 @@ if (data) {
       seeds.view.data("seeds", rows);
       document.querySelector("#seeds h3").textContent = own.title;
     }
-    const sweep = panels.get("sweep");
-    if (sweep && state.sweep.length) {
+    if (state.sweep.length) {
       const [text, note, rows] = state.sweep[0];
-      sweep.view.data("sweep", rows.map((row) => ({ ...row, x: String(row.x) })));
+      const values = rows.map((row) => ({ ...row, x: String(row.x) }));
+      document.getElementById("sweep").hidden = !rows.length;
+      if (rows.length && panels.has("sweep")) { panels.get("sweep").view.data("sweep", values); }
+      else if (rows.length) {  // no value was known at first
+        const { text: plain, dataset } = document.querySelector("script[data-panel=sweep]");
+        draw("sweep", { spec: { ...JSON.parse(plain).spec, datasets: { sweep: values } }, tables: {} }, dataset.kind, dataset.x);
+      }
       document.querySelector("#sweep-title + .soft").textContent = text;
       document.querySelector("#sweep .soft").textContent = note;
     }

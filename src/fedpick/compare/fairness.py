@@ -1,0 +1,34 @@
+"""What makes a comparison a fair one: the same data, and a look at all strategies after the same rounds."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedpick.metrics import Numbers
+from fedpick.results import Result
+
+
+def same_shares(one: Result, other: Result) -> bool:
+    """Whether two results have as many clients, with the same shares of the data for each seed that both have."""
+    rows = [{run["seed"]: row for row, run in enumerate(result.runs)} for result in (one, other)]
+    common = [seed for seed in rows[0] if seed in rows[1]]
+    mine, theirs = (
+        result.shares[[own[seed] for seed in common]] for result, own in zip((one, other), rows, strict=True)
+    )
+    return mine.shape == theirs.shape and bool(np.allclose(mine, theirs, atol=1e-4))
+
+
+def evaluated_at(result: Result) -> Numbers:
+    """The rounds at which a result was evaluated: that of a federation has no values at some before its last."""
+    known = [np.isfinite(result.metric(name)).any(axis=0) for name in result.metric_names if name != "skew"]
+    measured: Numbers = np.any(known, axis=0)
+    measured[np.flatnonzero(measured).max(initial=-1) + 1 :] = True  # not finite any more, or none is at all
+    return result.evaluated[measured]
+
+
+def common_evaluations(results: Sequence[Result]) -> list[Numbers]:
+    """For each result, which of its evaluations are at rounds at which all were evaluated that have played so far."""
+    at = [set(evaluated_at(result).tolist()) for result in results]
+    pairs = list(zip(at, results, strict=True))
+    common = [t for t in set().union(*at) if all(t in own or t > result.rounds for own, result in pairs)]
+    return [np.isin(result.evaluated, common) for result in results]

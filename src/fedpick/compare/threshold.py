@@ -1,0 +1,63 @@
+"""The target of a comparison that is given none: what runs of the baseline reach, and most do not begin with."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fedpick.metrics import Numbers
+
+
+def default_target(values: Numbers, rises: bool, says_nothing: Callable[[float], bool]) -> tuple[float, int]:
+    """What every run of the baseline reaches, rounded to three digits, and how many of its runs reach that.
+
+    Where most runs begin with it, it is the easiest that one of them reaches and most do not begin with, if there is
+    any.
+
+    Args:
+        values: The metric of the baseline's runs at each evaluation, [R, E].
+        rises: Whether higher is better.
+        says_nothing: Whether most runs begin with a value.
+
+    >>> default_target(np.array([[1.0, 0.5], [1.0, 0.7001]]), False, lambda value: value >= 1)
+    (0.701, 2)
+    >>> default_target(np.array([[1.0, 0.5], [3.0, 2.0]]), False, lambda value: value >= 1)
+    (0.5, 1)
+    """
+    sign = -1 if rises else 1
+    signed = sign * values  # better the lower it is
+    known = np.where(np.isfinite(signed), signed, np.inf)
+    # The best of many noisy accuracies is luck, and the baseline's luck must not be the target: its last quarter.
+    last = known[:, -max(1, known.shape[1] // 4) :].mean(axis=1)
+    ends = last if rises else known.min(axis=1)
+    easiest = sorted(set(ends.tolist()), reverse=True)
+    found = [(sign * _rounded(end, signed[:, 0].min()) + 0.0, int((ends <= end).sum())) for end in easiest]  # not -0
+    return next((each for each in found if not says_nothing(each[0])), found[0])
+
+
+def _rounded(end: float, first: float) -> float:
+    """A value that is no lower, of as few digits as lie below the best of the first models."""
+    if not np.isfinite(end) or end == 0:
+        return end
+    for digits in range(2, 7):
+        unit = 10.0 ** (np.floor(np.log10(abs(end))) - digits)
+        rounded = float(f"{np.ceil(end / unit) * unit:.{digits + 4}g}")
+        if not rounded >= first:
+            return rounded
+    return end
+
+
+def says_nothing(rounds: Sequence[Numbers]) -> bool:
+    """Whether most runs are at a target before any training.
+
+    Args:
+        rounds: Rounds to the target of each strategy, one for each of its runs.
+
+    >>> says_nothing([np.array([0.0, 0.0]), np.array([0.0, 5.0])]), says_nothing([np.array([0.0, 5.0])])
+    (True, False)
+    """
+    return bool(2 * begun(rounds) > sum(map(len, rounds)))
+
+
+def begun(rounds: Sequence[Numbers]) -> int:
+    """How many runs are there."""
+    return sum(int((each == 0).sum()) for each in rounds)

@@ -1,0 +1,219 @@
+"""What an answer, its cards and its page say of targets that say nothing, of one seed, of bounds, and of auto."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.made_up import made_up
+from support.pages import curves
+
+from fedpick.compare import COLUMNS, Comparison, ComparisonReport
+from fedpick.compare.facts import cards, sweep_section
+from fedpick.compare.targets import speed_up_chart, targets, winner_of
+
+
+def compared(value=0.5, by="rounds", **rounds_to):
+    return Comparison(tuple(rounds_to), tuple(map(made_up, rounds_to.values())), value=value, by=by)
+
+
+def of_losses(*runs):
+    """A result of two rounds whose runs have these losses."""
+    result = made_up([None] * len(runs), total=len(runs[0]) - 1)
+    result.metrics["loss"][:] = runs
+    return result
+
+
+def of_seeds(result, seeds):
+    return replace(result, runs=[{"seed": seed} for seed in seeds])
+
+
+def test_what_most_runs_begin_with_is_no_target():
+    found = compared(rand=[0, 0, 60], fast=[0, 0, 20])
+    assert found.answer == (
+        "Most runs begin with loss 0.5 (4 of 6), so that this target says nothing. Give another one, or another metric."
+    )
+    assert winner_of(found) == ""
+    assert [COLUMNS[2].text(one) for one in found.summaries] == ["1", "-"]
+    assert cards(found, "fast")[0][1] == "-"
+    some = compared(rand=[0, 50, 60], fast=[0, 20, 22])
+    assert some.answer.endswith(" 2 of 6 runs begin with this target, which brings factors nearer to 1.")
+
+
+def test_a_target_of_its_own_is_none_that_most_runs_begin_with():
+    rand, fast = (
+        of_losses([1, 0.8, 0.5], [1, 0.8, 0.4], [3, 2.5, 2]),
+        of_losses([1, 0.5, 0.5], [1, 0.4, 0.4], [3, 1.1, 1]),
+    )
+    found = Comparison(("rand", "fast"), (rand, fast))
+    assert found.threshold == 0.5  # and not 2, which every run of rand reaches, as two of them begin with it
+    assert found.goal_with_source == "loss 0.5, which 2 of 3 runs of rand reach"
+    assert not found.says_nothing
+    assert Comparison(("rand",), (of_losses([1, 0.8], [1, 0.7]),)).goal_with_source.endswith("every run of rand reaches")
+
+
+def test_a_page_offers_no_target_that_most_runs_begin_with():
+    losses = [1, 5, 4, 3, 2, 0.9, 0.8, 0.7, 0.6]
+    found = Comparison(("rand", "other"), (of_losses(losses, losses), of_losses(losses, losses)))
+    assert max(targets(found)) < 1
+    assert found.at(2.0).says_nothing
+
+
+@pytest.mark.parametrize(
+    ("value", "rand", "fast", "words"),
+    [
+        (0.5, 60, 20, "The fastest is fast: it is 3.00 times as fast as rand to loss 0.5."),
+        (0.5, 20, 60, "rand is the fastest here; the next is fast: it is 0.33 times as fast as rand to loss 0.5."),
+        (0.5, 20, 20, "fast is just as fast as rand to loss 0.5."),
+        (0.5, None, 60, "The fastest is fast: it is at least 1.67 times as fast as rand to loss 0.5."),
+        (0.5, 60, None, "Only rand reaches loss 0.5 in 100 rounds, with 1 of 1 seed."),
+        (0.1, 60, 60, "No run reaches loss 0.1 in 100 rounds; rand ends nearest to it."),
+    ],
+)
+def test_with_one_seed_nothing_is_sure(value, rand, fast, words):
+    found = compared(value, rand=[rand], fast=[fast])
+    for result in found.results:
+        result.metrics["loss"][:, 1:] = np.minimum(result.metrics["loss"][:, 1:], 0.9)
+    assert found.answer == f"With one seed nothing is sure. {words} Give more seeds."
+    assert winner_of(found) == ""
+    assert "one seed, with which nothing is sure" in cards(found, "fast")[0][2]
+    chart = speed_up_chart(found, [found.at(0.6), found.at(0.7)])
+    assert chart is None or "95 %" not in chart.text
+
+
+def test_who_shares_one_seed_with_the_baseline_is_not_sure_beside_others_with_more():
+    found = compared(rand=[60, 70, 65], lucky=[20], slow=[61, 72, 67])
+    assert found.answer == (
+        "Nothing beats rand for sure. The fastest is lucky: it is 3.00 times as fast as rand to loss 0.5 (one seed, "
+        "with which nothing is sure)."
+    )
+
+
+def test_medians_and_bounds_are_of_the_seeds_that_both_have():
+    rand, fast = made_up([60, 62, 61, 90, None]), made_up([30, 31, 32])
+    found = Comparison(("rand", "fast"), (rand, fast), value=0.5)
+    assert found.bound("fast") == ""  # the seed that does not get there is of rand alone
+    assert "a median of 31 rounds against 61 " in found.answer
+    apart = Comparison(
+        ("rand", "a", "b"),
+        (made_up([60, 62, 61, 60, 62, 61]), made_up([30, 31, 32]), of_seeds(made_up([33, 31, 30]), (3, 4, 5))),
+        value=0.5,
+    )
+    assert "may be just as fast" in apart.answer  # a and b have no seed in common
+
+
+def sweep(value, **rounds_to):
+    names = tuple(rounds_to)
+    plains = [{"selector": {"kind": "rand", "m": 1}}]
+    plains += [{"selector": {"kind": "pow-d", "m": 1, "d": int(name[1:])}} for name in names[1:]]
+    found = compared(value, **rounds_to)
+    for result in found.results:
+        result.metrics["loss"][:, 1:] = np.minimum(result.metrics["loss"][:, 1:], 0.9)
+    [section] = sweep_section(found, plains)
+    return section
+
+
+def test_no_d_is_the_fastest_where_none_is_known_to_get_there():
+    none = sweep(0.1, rand=[60, 61], d3=[40, 41], d6=[30, 31])
+    assert none.text == "Which d is best for loss 0.1 is not known: too few runs get there."
+    assert none.charts[0].rows == ()
+
+
+def test_which_d_is_said_as_far_as_the_runs_know_it():
+    assert sweep(0.5, rand=[60, 61], d3=[59, 60], d6=[30, None]).text == (
+        "Which d is the fastest is not known: some runs do not reach loss 0.5."
+    )
+    assert sweep(0.5, rand=[60, 61], d3=[20, 21], d6=[30, None]).text == "d = 3 is the fastest here."
+    assert sweep(0.5, rand=[60, None], d3=[20, 21], d6=[30, 31]).text == (
+        "d = 3 is the fastest here. How sure that is, the bounds do not say."
+    )
+    assert sweep(0.5, rand=[30, 31], d3=[40, 41], d6=[50, 51]).text.startswith(
+        "No d beats rand; of these, d = 3 is the fastest here."
+    )
+    one = sweep(0.5, rand=[60], d3=[20], d6=[30])
+    assert one.text == "With one seed nothing is sure. d = 3 is the fastest here."
+    assert one.charts[0].text.endswith("with its 95 % interval where it is known.")
+
+
+ADVICE = {"rand": [60, 70, 65, 80, 72], "pow-d": [30, 33, 36, 38, 35]}
+
+
+def test_auto_is_advised_to_who_does_not_want_to_choose_d():
+    near, far = [31, 34, 36, 38, 36], [50, 56, 54, 66, 60]
+    level = compared(**ADVICE, auto=near).answer
+    assert " auto may be just as fast. Where you do not want to choose d, use auto: it is 1.98 times as fast" in level
+    assert compared(**ADVICE, auto=far).answer.endswith(" auto, which needs no d, is slower here.")
+    wins = compared(rand=ADVICE["rand"], auto=ADVICE["pow-d"], **{"pow-d": near}).answer
+    assert wins.startswith("auto wins")
+    assert "Use auto" not in wins
+    without_d = compared(rand=ADVICE["rand"], afl=ADVICE["pow-d"], auto=near).answer
+    assert without_d.startswith("afl wins")
+    assert "choose d" not in without_d  # afl needs none
+    never = {"rand": [None] * 10, "pow-d": [50] * 10, "auto": [50] + [None] * 9}
+    found = compared(**never)
+    for result in found.results:
+        result.metrics["loss"][:, 1:] = np.minimum(result.metrics["loss"][:, 1:], 0.9)
+    assert found.answer.startswith("pow-d wins: it is at least 2.00 times")
+    assert found.answer.endswith(" auto, which needs no d, is slower here.")
+    found.of("pow-d").metrics["loss"][9] = np.minimum(found.of("rand").metrics["loss"][9], 0.9)
+    assert found.at(0.5).answer.startswith("pow-d wins: it reaches loss 0.5 in 100 rounds with 9 of 10 seeds")
+    assert found.at(0.5).answer.endswith(" auto, which needs no d, gets there with fewer seeds.")
+
+
+def test_a_wide_interval_above_1_is_sure_and_printed():
+    found = compared(rand=[90, 95, 99], fast=[1, 30, 2])
+    gain = found.speed_up("fast")
+    wins = found.answer.startswith("fast wins")
+    assert wins == (gain.low > 1)
+    assert ("do not say how sure" in found.answer) != wins
+
+
+def test_who_stopped_earlier_is_not_said_to_end_worse():
+    rand, fast = made_up([60, 70, 65, 80], last=0.2), made_up([30, 33, 36, 38], total=50, last=0.4)
+    fast.metrics["loss"][:, -1] += [0.01, 0.02, 0.0, 0.01]
+    found = Comparison(("rand", "fast"), (rand, fast), value=0.5).answer
+    assert found.startswith("fast wins")
+    assert "ends better" not in found
+    assert "different numbers of rounds" in found
+
+
+def test_one_round_is_said_in_the_singular():
+    found = compared(rand=[9, 9, 9, 9], fast=[1, 1, 1, 1]).answer
+    assert "with a median of 1 round against 9 " in found
+
+
+def test_a_page_has_as_many_cards_whoever_leads():
+    found = compared(rand=[60, 70], fast=[30, 33], slow=[90, 91])
+    found.of("fast").metrics["client_loss"][:] = np.nan
+    assert len(cards(found, "fast")) == len(cards(found, "slow")) == 4
+    assert cards(found, "fast")[3][1] == "-"
+
+
+def test_losses_below_0_are_not_drawn_on_a_logarithmic_axis():
+    results = []
+    for slope in (0.004, 0.008):
+        result = made_up([None, None])
+        result.metrics["loss"][:] = -1e-3 - slope * np.arange(101)
+        results.append(result)
+    found = Comparison(("rand", "fast"), tuple(results))
+    assert found.threshold == pytest.approx(-0.401)
+    assert found.answer.startswith("fast wins: it is 2.00 times as fast as rand to loss -0.401")
+    assert not speed_up_chart(found, [found.at(value) for value in targets(found)]).log_x
+    assert targets(found) == sorted(targets(found), reverse=True)
+
+
+def test_a_sweep_of_curves_has_a_chart_with_signs():
+    names = ("rand", "pow-d, d = 6", "pow-d, d = 12")
+    results = tuple(curves(speed, 5, seed=place) for place, speed in enumerate((1, 1.4, 2.2)))
+    plains = ({"selector": {"kind": "rand", "m": 3}}, *({"selector": {"kind": "pow-d", "d": d}} for d in (6, 12)))
+    [section] = sweep_section(Comparison(names, results, value=1.0), plains)
+    assert [row["sign"] for row in section.charts[0].rows] == ["", ""]
+
+
+def test_the_result_says_whether_it_is_of_a_real_federation():
+    simulated = made_up([30, 40])
+    assert not simulated.real
+    report = ComparisonReport(Comparison(("rand",), (simulated,)), ({"selector": {"kind": "rand"}},), (), command="")
+    assert not report.real  # by what was recorded, and not by what its experiment leaves out
+    simulated.records["train_samples"] = np.full((2, 100), np.nan)
+    assert simulated.real
+    assert report.real
