@@ -27,6 +27,15 @@ def is_accuracy(metric: str) -> bool:
     return metric.endswith("accuracy")
 
 
+def goal_of(metric: str, value: float) -> str:
+    """A target in words.
+
+    >>> goal_of("test_accuracy", 0.8), goal_of("loss", 0.59)
+    ('test accuracy 80.0%', 'loss 0.59')
+    """
+    return f"{metric.replace('_', ' ')} {value:{'.1%' if is_accuracy(metric) else 'g'}}"
+
+
 def check_part(owner: str, parameter: str, metric: str, value: float) -> None:
     """Raise where the value of an accuracy, one of ``METRICS``, is not a part of 1: it cannot be reached.
 

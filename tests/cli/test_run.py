@@ -57,6 +57,14 @@ def test_from_the_command_line(toml, tmp_path):
     assert len(list(RunStore(tmp_path / "runs").identities())) == 6
 
 
+def test_a_target_that_is_not_reached_reads_as_in_a_comparison(toml, tmp_path):
+    answer = command(toml, "-o", tmp_path / "runs", "--set", "metrics.value=-1e9", "--quiet")
+    assert answer.exit_code == 0, answer.output
+    assert "inf" not in answer.output
+    assert " > 6" in answer.output
+    assert "nan" not in answer.output
+
+
 def test_where_to_log_is_checked_where_all_runs_are_stored_too(toml, tmp_path):
     assert command(toml, "-o", tmp_path / "runs", "-q").exit_code == 0
     for option, place in (("--tensorboard", toml), ("--mlflow", "nonsense://x")):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.made_up import made_up
-from support.pages import curves
+from support.pages import comparison_report, curves
 
 from fedpick.compare import COLUMNS, Comparison, ComparisonReport
 from fedpick.compare.facts import cards, sweep_section
@@ -217,3 +217,10 @@ def test_the_result_says_whether_it_is_of_a_real_federation():
     simulated.records["train_samples"] = np.full((2, 100), np.nan)
     assert simulated.real
     assert report.real
+
+
+def test_a_csv_tells_strategies_apart_that_hold_others():
+    report = comparison_report(("rand", "cooldown"), 2)
+    held = [{"kind": "cooldown", "selector": {"kind": kind, "m": 3}} for kind in ("pow-d", "rand")]
+    runs = replace(report, experiments=tuple({"selector": one} for one in held)).runs().runs
+    assert list(dict.fromkeys(run["strategy"] for run in runs)) == ["cooldown(pow-d)", "cooldown(rand)"]

@@ -1,9 +1,13 @@
 """Learning rates that are tuned for each strategy, on seeds that are not used again."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from fedpick.cli import app
+from fedpick import compare
 from fedpick.compare import Choices, make_experiments, tune_rates
 from fedpick.storage import RunStore
 
@@ -42,3 +46,18 @@ def test_only_the_learning_rate_can_be_tuned(tmp_path):
     done = CliRunner().invoke(app, ["compare", "--tune", "tau", "-o", str(tmp_path / "out")])
     assert done.exit_code == 1
     assert "tune must be one of 'eta', got 'tau'" in done.output
+
+
+@pytest.mark.parametrize(("sign", "end"), [(-1, "largest of the 7 that were tried: a larger"), (1, "smallest of the 7")])
+def test_a_best_rate_at_the_edge_of_those_that_were_tried_is_told(sign, end, monkeypatch, caplog):
+    def ended(experiment, store):  # the loss falls or rises with the rate of pow-d alone; that of rand is best at 2e-6
+        eta = experiment.local.eta
+        loss = sign * eta if "PowerOfChoice" in repr(experiment.selector) else abs(np.log(eta / 2e-6))
+        return SimpleNamespace(metric=lambda name: np.full((1, 1), loss))
+
+    monkeypatch.setattr(compare.tuning, "run_missing", lambda *_: None)
+    monkeypatch.setattr(compare.tuning, "load_results", ended)
+    tune_rates(make_experiments("quadratic", CHOSEN), None)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.startswith("compare: the best learning rate of pow-d, m = 1, d = 2, ")
+    assert end in said

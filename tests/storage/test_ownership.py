@@ -43,7 +43,7 @@ def test_a_file_of_the_user_s_is_not_overwritten(command, name, mine, tmp_path, 
     (tmp_path / name).write_text(mine)
     done = fedpick(*command, "-o", tmp_path)
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
-    rule = "must be fedpick's to be written again, and is not; choose another folder"
+    rule = "must be fedpick's to be written again, and is not; move it away, or choose another folder"
     assert done.stderr == f"{command[0]}: {tmp_path / name.split('/')[0]} {rule}\n"
     assert (tmp_path / name).read_text() == mine
     assert not (tmp_path / "runs").exists()
@@ -109,7 +109,13 @@ def test_the_mark_leaves_a_png_whole():
 
 
 def test_what_is_empty_may_be_overwritten_and_a_folder_may_not(tmp_path):
-    for name in MARKS:
+    for name in (name if name[0] != "." else f"picture{name}" for name in MARKS):
         assert is_own(write_atomic(tmp_path / name, "", owner="test"))
         assert not is_own(write_atomic(tmp_path / name, "mine", owner="test"))
     assert not is_own(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["report.html", "arena.html", "paper.html", "mine.html", "mine.svg", "mine.pdf", "a.md"])
+def test_a_file_of_the_user_s_that_speaks_of_fedpick_is_the_user_s(name, tmp_path):
+    text = "<html><head><title>How we use fedpick</title></head><body><!-- fedpick --> % fedpick\nSoftware</body></html>"
+    assert not is_own(write_atomic(tmp_path / name, text, owner="test"))

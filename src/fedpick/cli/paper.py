@@ -126,7 +126,8 @@ def _check_files(output: Path, docs: Path | None) -> None:
     check_own("paper", output, PAGES)
     figures = output / "figures"  # which has pictures of fedpick's where there is a page of them
     if figures.exists() and not (output / PAGES[0]).exists() and not (figures.is_dir() and not any(figures.iterdir())):
-        raise ValueError(f"paper: {figures} must be fedpick's to be written again, and is not; choose another folder")
+        rule = "must be fedpick's to be written again, and is not; move it away, or choose another folder"
+        raise ValueError(f"paper: {figures} {rule}")
     if docs is not None:
         check_own("paper", docs, PAGES[1:])
 

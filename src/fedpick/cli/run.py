@@ -166,7 +166,8 @@ def _show(experiments: Any, found: Any) -> None:
     from rich.table import Table
 
     from fedpick.experiment import names
-    from fedpick.results import Spread, idle_runs, idle_sentence, median_interval
+    from fedpick.metrics import goal_of
+    from fedpick.results import Spread, idle_runs, idle_sentence, median_interval, median_text
 
     target = experiments[0].metrics
     seeds = max(len(result.runs) for result in found)
@@ -182,7 +183,7 @@ def _show(experiments: Any, found: Any) -> None:
     for name in ("loss", "accuracy, %", "worst loss", "MB", *(metric.replace("_", " ") for metric in own)):
         table.add_column(name, justify="right", overflow="fold")
     if target.target is not None:
-        table.add_column(f"to {target.value:g} [95 %]", justify="right", overflow="fold")
+        table.add_column(f"rounds to {goal_of(target.target, target.value)} [95 %]", justify="right", overflow="fold")
     remarks = []
     for name, result in zip(names([e.to_plain() for e in experiments]), found, strict=True):
         for why, number in idle_runs(result).items():
@@ -191,15 +192,15 @@ def _show(experiments: Any, found: Any) -> None:
         sent = (result.costs["bytes_down"] + result.costs["bytes_up"]).sum(axis=1) / 1e6
         ends = {metric: result.metric(metric)[:, -1] for metric in ("loss", "test_accuracy", "worst_loss")}
         cells = [
-            f"{ends['loss'].mean():.4g}",
+            f"{Spread.of(ends['loss'].mean(keepdims=True)):.4g}",
             f"{Spread.of(100 * ends['test_accuracy']):.1f}",
-            f"{ends['worst_loss'].mean():.4g}",
+            f"{Spread.of(ends['worst_loss'].mean(keepdims=True)):.4g}",
             f"{np.mean(sent):.4g}",
             *(f"{Spread.of(result.metric(metric)[:, -1]):.3g}" for metric in own),
         ]
         if target.target is not None:
-            middle, low, high = median_interval(result.rounds_to(target.target, target.value))
-            cells.append(f"{middle:.0f} [{low:.0f}, {high:.0f}]")
+            rounds = median_interval(result.rounds_to(target.target, target.value))
+            cells.append(median_text(rounds, result.rounds, len(result.runs)))
         table.add_row(name, *cells)
     console(wide=200).print(table)
     for remark in remarks:

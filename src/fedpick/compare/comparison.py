@@ -10,7 +10,7 @@ from fedpick.compare.answer import SURE, answer
 from fedpick.compare.fairness import common_evaluations, same_shares
 from fedpick.compare.summary import CURRENCIES, Currency, StrategySummary, check_target, spent_to, totals
 from fedpick.compare.threshold import default_target, says_nothing
-from fedpick.metrics import METRICS, Numbers, is_accuracy
+from fedpick.metrics import METRICS, Numbers, goal_of
 from fedpick.results import Interval, Result, Spread, interval, median_interval
 from fedpick.text import listed, shown
 from fedpick.validation import one_of
@@ -135,8 +135,7 @@ class Comparison:
     @functools.cached_property
     def goal(self) -> str:
         """The target in words, such as "loss 0.59"."""
-        form = ".1%" if is_accuracy(self.metric) else "g"
-        return f"{self.metric.replace('_', ' ')} {self.threshold:{form}}"
+        return goal_of(self.metric, self.threshold)
 
     @property
     def goal_with_source(self) -> str:

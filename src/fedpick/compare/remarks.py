@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedpick.compare.report import PolledRound
+from fedpick.experiment import kind_of
 from fedpick.results import Result
 from fedpick.storage import StoredRun
 from fedpick.text import listed
@@ -31,7 +32,7 @@ def notes_of(runs: Sequence[StoredRun]) -> tuple[tuple[int, str], ...]:
     """
     found = []
     for run in runs:
-        kind = run.about["experiment"].get("selector", {}).get("kind")
+        kind = kind_of(run.about["experiment"].get("selector", {}))
         whose = f"{kind}, seed {run.about['seed']}: " if len(runs) > 1 else ""
         found += [(number, f"{whose}{why}") for number, why in run.about.get("notes", ())]
     return tuple(found)

@@ -10,9 +10,9 @@ from fedpick import config
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.summary import CURRENCIES, SIGNS, StrategySummary, is_vague
 from fedpick.config import Plain
-from fedpick.experiment import Experiment, differences, load_results, names
+from fedpick.experiment import Experiment, differences, kind_of, load_results, names
 from fedpick.metrics import METRICS, is_accuracy
-from fedpick.results import Result, Spread, concatenate
+from fedpick.results import Result, Spread, concatenate, median_text
 from fedpick.storage import Provenance, RunStore, plain_numbers
 
 FORMAT = 3  # of summary.json
@@ -41,8 +41,7 @@ class Column(NamedTuple):
 
 
 def _rounds(one: StrategySummary) -> str:
-    middle, *ends = (f"{n:g}" if np.isfinite(n) else f"> {one.played}" for n in one.rounds)
-    return f"{middle} [{', '.join(ends)}]" if one.seeds > 1 and {middle, *ends} != {f"> {one.played}"} else middle
+    return median_text(one.rounds, one.played, one.seeds)
 
 
 def _speed_up(one: StrategySummary) -> str:
@@ -167,8 +166,9 @@ class ComparisonReport:
             for own in differences(self.experiments)
         ]
         found = []
-        for plain, other, result in zip(plains, others, self.comparison.results, strict=True):
-            label = {"strategy": plain["kind"], **{name: plain.get(name, "") for name in fields}, **other}
+        kinds = [kind_of(plain["selector"]) for plain in self.experiments]
+        for kind, plain, other, result in zip(kinds, plains, others, self.comparison.results, strict=True):
+            label = {"strategy": kind, **{name: plain.get(name, "") for name in fields}, **other}
             found.append(replace(result, runs=[{**run, **label} for run in result.runs]))
         return concatenate(found)
 

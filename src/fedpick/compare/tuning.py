@@ -1,15 +1,18 @@
 """The learning rate of each strategy, tuned on seeds that the comparison does not use."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from fedpick import config
 from fedpick.experiment import Experiment, load_results, run_in_processes, run_missing
 from fedpick.storage import RunStore
 from fedpick.validation import require
 
+LOG = logging.getLogger("fedpick")
 FACTORS = (1 / 9, 1 / 3, 1.0, 3.0, 9.0)  # of the task's own learning rate
 STEP, EXTENSIONS = 3.0, 2  # beyond them, where the best is the first or the last
 TRIED = 3  # seeds
@@ -27,7 +30,8 @@ def tune_rates(
     """Each experiment with the learning rate at which its global training loss ends lowest, in the mean over seeds.
 
     These seeds follow the largest of the experiment and are not used again; the runs are stored as others are. Where
-    the best of the rates is the smallest or the largest, the next one is tried, too, at most twice.
+    the best of the rates is the smallest or the largest, the next one is tried, too, at most twice; where it still is
+    then, this is logged.
 
     Args:
         experiments: One for each strategy.
@@ -55,7 +59,13 @@ def tune_rates(
         if not any(tried):
             break
     best = [min(found, key=found.__getitem__) for found in losses]
-    return [_at(one, factor) for one, factor in zip(experiments, best, strict=True)]
+    tuned = [_at(one, factor) for one, factor in zip(experiments, best, strict=True)]
+    for one, factor, found in zip(tuned, best, losses, strict=True):
+        if _next(found):
+            end, other = ("smallest", "smaller") if factor == min(found) else ("largest", "larger")
+            what = f"{one.local.eta:g} is the {end} of the {len(found)} that were tried: a {other} one may be better"
+            LOG.warning("compare: the best learning rate of %s, %s", config.describe(one.selector), what)
+    return tuned
 
 
 def check_rates(experiments: Sequence[Experiment]) -> None:

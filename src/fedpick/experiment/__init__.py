@@ -3,7 +3,7 @@
 from fedpick.experiment.batches import Batch, Run, plan_batches
 from fedpick.experiment.experiment import Experiment, from_plain, read
 from fedpick.experiment.metrics import Metrics
-from fedpick.experiment.naming import differences, names
+from fedpick.experiment.naming import differences, kind_of, names
 from fedpick.experiment.runner import load_results, missing, result_of, run, run_missing, run_share
 from fedpick.experiment.workers import run_in_processes, submit
 
@@ -14,6 +14,7 @@ __all__ = [
     "Run",
     "differences",
     "from_plain",
+    "kind_of",
     "load_results",
     "missing",
     "names",

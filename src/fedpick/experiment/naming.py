@@ -47,12 +47,16 @@ def names(plains: Sequence[Plain]) -> tuple[str, ...]:
 def _name(plain: Plain, different: Plain) -> str:
     shown = {path: value for path, value in different.items() if value != "" and path.split(".")[-1] != "kind"}
     others = (f"{re.sub(r'^(selector[.])+', '', path)} = {value}" for path, value in shown.items())
-    return ", ".join([_kind(plain.get("selector")), *others])
+    return ", ".join([kind_of(plain.get("selector")), *others])
 
 
-def _kind(selector: Any) -> str:
-    """The kind of a strategy, with those that it holds: "cooldown(pow-d)"."""
+def kind_of(selector: Any) -> str:
+    """The kind of a strategy as plain data, with those that it holds.
+
+    >>> kind_of({"kind": "cooldown", "rounds": 5, "selector": {"kind": "pow-d", "m": 3, "d": 6}})
+    'cooldown(pow-d)'
+    """
     if not isinstance(selector, Mapping):
         return str(selector)
     held = [selector["selector"]] if "selector" in selector else selector.get("selectors", [])
-    return str(selector.get("kind")) + (f"({', '.join(map(_kind, held))})" if held else "")
+    return str(selector.get("kind")) + (f"({', '.join(map(kind_of, held))})" if held else "")

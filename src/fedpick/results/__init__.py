@@ -4,7 +4,7 @@ from fedpick.results.concatenation import concatenate
 from fedpick.results.idleness import idle_runs, idle_sentence
 from fedpick.results.loggers import MLflow, TensorBoard
 from fedpick.results.result import Result
-from fedpick.results.stats import Interval, Spread, interval, median_interval, sign_test
+from fedpick.results.stats import Interval, Spread, interval, median_interval, median_text, sign_test
 
 __all__ = [
     "Interval",
@@ -17,5 +17,6 @@ __all__ = [
     "idle_sentence",
     "interval",
     "median_interval",
+    "median_text",
     "sign_test",
 ]

@@ -96,6 +96,21 @@ def median_interval(
     return float(_middle(numbers)), float(low), float(high)
 
 
+def median_text(rounds: tuple[float, float, float], played: int, seeds: int) -> str:
+    """A median of rounds to a target with its interval; "> 20" where that is not reached in the 20 that were played.
+
+    Args:
+        rounds: As ``median_interval`` gives them.
+        played: The rounds played.
+        seeds: The number of seeds: of one there is no interval.
+
+    >>> median_text((12.0, 10.0, float("inf")), 20, 5), median_text((float("inf"),) * 3, 20, 5)
+    ('12 [10, > 20]', '> 20')
+    """
+    middle, *ends = (f"{n:g}" if np.isfinite(n) else f"> {played}" for n in rounds)
+    return f"{middle} [{', '.join(ends)}]" if seeds > 1 and {middle, *ends} != {f"> {played}"} else middle
+
+
 @functools.cache
 def _middles(number: int, draws: int, seed: int) -> Any:
     """Which of so many sorted values are the two in the middle of each bootstrap sample, [2, draws]."""

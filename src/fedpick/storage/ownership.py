@@ -4,16 +4,17 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-MARKS = {  # by the names of the files; a damaged one is known by its first lines still
-    "report.html": rb"fedpick",
+MARKS = {  # by the names of the files, or how they end; a damaged one is known by its first lines still
     "summary.json": rb'\A\s*\{\s*"answer":',
-    "paper.html": rb"fedpick",
     "reproduction.md": rb"\A# Power-of-Choice client selection, reproduced",
-    "arena.html": rb"fedpick",
     "arena.md": rb"\A# The arena: results",
     "arena.json": rb'\A\s*\{.*"(problems|about)":',
     "map.csv": rb'\A# \{"version":',
     "when-it-pays.md": rb"\A# When it pays",
+    ".html": rb'<meta name="generator" content="fedpick">',
+    ".svg": rb"<!-- fedpick -->\s*\Z",
+    ".pdf": rb"\n% fedpick\s*\Z",
+    ".png": rb"tEXtSoftware\x00fedpick",
 }
 
 
@@ -21,15 +22,15 @@ def is_own(path: Path) -> bool:
     """Whether fedpick wrote a file, by its mark; an empty file counts, because nothing of it is lost.
 
     Args:
-        path: The file; its mark is that of its name, or else the word fedpick, which pages and pictures have.
+        path: The file; its mark is that of its name, or of how it ends. One that merely speaks of fedpick has none.
 
     >>> is_own(Path(__file__)), is_own(Path(__file__).parent)
-    (True, False)
+    (False, False)
     """
     if not path.is_file():
         return False
-    content = path.read_bytes()
-    return not content or re.search(MARKS.get(path.name, rb"fedpick"), content, re.DOTALL) is not None
+    content, mark = path.read_bytes(), MARKS.get(path.name) or MARKS.get(path.suffix)
+    return not content or (mark is not None and re.search(mark, content, re.DOTALL) is not None)
 
 
 def check_own(owner: str, folder: Path, names: Iterable[str]) -> None:
@@ -45,5 +46,5 @@ def check_own(owner: str, folder: Path, names: Iterable[str]) -> None:
     for path in (folder / name for name in names):
         if path.exists() and not is_own(path):
             raise ValueError(
-                f"{owner}: {path} must be fedpick's to be written again, and is not; choose another folder"
+                f"{owner}: {path} must be fedpick's to be written again, and is not; move it away, or choose another folder"
             )
