@@ -7,9 +7,10 @@ import pytest
 from support.made_up import made_up
 from support.pages import comparison_report, curves
 
-from fedpick.compare import COLUMNS, Comparison, ComparisonReport
+from fedpick.compare import COLUMNS, Comparison, ComparisonReport, load_report, remark_on_test_set
 from fedpick.compare.facts import cards, sweep_section
 from fedpick.compare.targets import speed_up_chart, targets, winner_of
+from fedpick.storage import RunStore
 
 
 def compared(value=0.5, by="rounds", **rounds_to):
@@ -48,7 +49,9 @@ def test_a_target_of_its_own_is_none_that_most_runs_begin_with():
     assert found.threshold == 0.5  # and not 2, which every run of rand reaches, as two of them begin with it
     assert found.goal_with_source == "loss 0.5, which 2 of 3 runs of rand reach"
     assert not found.says_nothing
-    assert Comparison(("rand",), (of_losses([1, 0.8], [1, 0.7]),)).goal_with_source.endswith("every run of rand reaches")
+    assert Comparison(("rand",), (of_losses([1, 0.8], [1, 0.7]),)).goal_with_source.endswith(
+        "every run of rand reaches"
+    )
 
 
 def test_a_page_offers_no_target_that_most_runs_begin_with():
@@ -224,3 +227,27 @@ def test_a_csv_tells_strategies_apart_that_hold_others():
     held = [{"kind": "cooldown", "selector": {"kind": kind, "m": 3}} for kind in ("pow-d", "rand")]
     runs = replace(report, experiments=tuple({"selector": one} for one in held)).runs().runs
     assert list(dict.fromkeys(run["strategy"] for run in runs)) == ["cooldown(pow-d)", "cooldown(rand)"]
+
+
+def test_a_test_set_that_is_too_small_for_the_target_is_told():
+    results = [made_up([50] * 3, accuracy=0.1) for _ in range(2)]
+    for result, end in zip(results, (0.8, 0.81), strict=True):
+        result.metrics["test_accuracy"][:, 40:] = end
+    found = Comparison(("rand", "pow-d"), tuple(results), "test_accuracy", value=0.75)
+    assert remark_on_test_set(found, 40) == (
+        "The test set has 40 samples: one of them is 2.5 points of accuracy, more than lies between pow-d and rand at "
+        "the end, so that rounds to test accuracy 75.0% hang on single samples."
+    )
+    assert remark_on_test_set(found, 1000) == ""
+    assert remark_on_test_set(Comparison(found.names, found.results, "loss", value=0.5), 40) == ""
+
+
+@pytest.mark.parametrize(("kind", "metric"), [("digits", "test_accuracy"), ("synthetic", "loss")])
+def test_a_report_of_runs_is_by_the_metric_that_compare_takes(kind, metric, tmp_path):
+    for place, name in enumerate(("rand", "pow-d")):
+        result = made_up([30 - place], accuracy=0.1)
+        result.metrics["test_accuracy"][:, 30:] = 0.4
+        about = {"seed": 0, "experiment": {"data": {"kind": kind}, "selector": {"kind": name}}, "model_bytes": 10}
+        RunStore(tmp_path).save(name.replace("-", ""), about, result.to_arrays(0), {})
+    assert load_report(tmp_path).comparison.metric == metric
+    assert load_report(tmp_path, value=0.3).comparison.metric == metric

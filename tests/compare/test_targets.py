@@ -252,7 +252,7 @@ def test_who_is_looked_at_more_often_is_not_faster_for_it():
         assert [found.rounds_of(name).tolist() for name in found.names] == [[60, 60], [60, 60]]
         assert found.answer.startswith("Nothing beats rand for sure. same is just as fast as rand to loss 0.55 ")
         assert found.answer.endswith(
-            " They were evaluated at different rounds, and are compared at those that they have in common (4)."
+            " They were evaluated at different rounds, and are compared at the common ones (4)."
         )
         assert Comparison(("rand", "same"), pair).threshold == 0.2
     assert "different rounds" not in Comparison(("rand", "same"), (rand, often), value=0.55).answer
@@ -324,7 +324,9 @@ def test_a_lucky_accuracy_of_the_baseline_is_no_target():
         ("digits", None, False, True, "test_accuracy"),
         ("chem97", None, False, True, "test_accuracy"),
         ("digits", None, False, False, "loss"),
-        ("digits", 0.5, False, True, "loss"),
+        ("digits", 0.5, False, True, "test_accuracy"),  # as without it
+        ("digits", 0.5, False, False, "loss"),
+        ("synthetic", 0.5, False, True, "loss"),
         ("synthetic", 0.8, True, True, "test_accuracy"),
     ],
 )

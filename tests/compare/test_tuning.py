@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fedpick.cli import app
 from fedpick import compare
+from fedpick.cli import app
 from fedpick.compare import Choices, make_experiments, tune_rates
 from fedpick.storage import RunStore
 
@@ -48,7 +48,9 @@ def test_only_the_learning_rate_can_be_tuned(tmp_path):
     assert "tune must be one of 'eta', got 'tau'" in done.output
 
 
-@pytest.mark.parametrize(("sign", "end"), [(-1, "largest of the 7 that were tried: a larger"), (1, "smallest of the 7")])
+@pytest.mark.parametrize(
+    ("sign", "end"), [(-1, "largest of the 7 that were tried: a larger"), (1, "smallest of the 7")]
+)
 def test_a_best_rate_at_the_edge_of_those_that_were_tried_is_told(sign, end, monkeypatch, caplog):
     def ended(experiment, store):  # the loss falls or rises with the rate of pow-d alone; that of rand is best at 2e-6
         eta = experiment.local.eta

@@ -115,7 +115,11 @@ def test_what_is_empty_may_be_overwritten_and_a_folder_may_not(tmp_path):
     assert not is_own(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["report.html", "arena.html", "paper.html", "mine.html", "mine.svg", "mine.pdf", "a.md"])
+@pytest.mark.parametrize(
+    "name", ["report.html", "arena.html", "paper.html", "mine.html", "mine.svg", "mine.pdf", "a.md"]
+)
 def test_a_file_of_the_user_s_that_speaks_of_fedpick_is_the_user_s(name, tmp_path):
-    text = "<html><head><title>How we use fedpick</title></head><body><!-- fedpick --> % fedpick\nSoftware</body></html>"
+    text = (
+        "<html><head><title>How we use fedpick</title></head><body><!-- fedpick --> % fedpick\nSoftware</body></html>"
+    )
     assert not is_own(write_atomic(tmp_path / name, text, owner="test"))

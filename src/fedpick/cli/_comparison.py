@@ -1,6 +1,7 @@
 """What a comparison ends with: the page, the files, the table and the answer."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def finish(
     """
     from fedpick.compare import set_aside, write_report
 
-    report = set_aside(output, report, name)
+    report = set_aside(output, with_remark(report, summary), name)
     page, plain = write_report(report, output, summary)
     if csv is not None:
         report.runs().to_csv(csv)
@@ -38,8 +39,16 @@ def finish(
     typer.echo(f"{page} has the charts, {plain.name} the numbers; {time.monotonic() - began:.0f} s")
 
 
+def with_remark(report: Any, summary: Any) -> Any:
+    """The report with a remark on the test set, where the federation is at hand and its test set is too small."""
+    from fedpick.compare import remark_on_test_set
+
+    remark = remark_on_test_set(report.comparison, int(summary.test)) if summary is not None else ""
+    return replace(report, remarks=(*report.remarks, remark)) if remark else report
+
+
 def say_remarks(report: Any) -> None:
-    """What must be known of the runs of a real federation beside the answer."""
+    """What must be known of the runs beside the answer."""
     for remark in report.remarks:
         typer.echo(f"note: {remark}", err=True)
 

@@ -66,13 +66,13 @@ def compare(
     rounds: Annotated[int | None, typer.Option(help="Number of rounds.", show_default="task-specific")] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs per strategy.", show_default="10; fashion-mnist: 3")] = None,
     target: Annotated[
-        str | None, typer.Option(help="Value to reach, such as 0.5 or 80%.", show_default="what rand reaches")
+        str | None, typer.Option(help="Value of the metric, such as 0.8 or 80%.", show_default="what rand reaches")
     ] = None,
     metric: Annotated[
         str | None,
         typer.Option(
             help="Metric of the target: loss, test_accuracy, worst_loss, test_f1, ...",
-            show_default="test_accuracy where there is a test set; loss for synthetic, quadratic or a bare --target",
+            show_default="test_accuracy where there is a test set; loss without, and for synthetic, quadratic",
         ),
     ] = None,
     metrics: Annotated[

@@ -15,7 +15,8 @@ from fedpick.cli.compare import metrics_asked
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder that compare, run or federate has written.")],
     target: Annotated[
-        str | None, typer.Option(help="Value to reach.", show_default="that of the comparison, or what rand reaches")
+        str | None,
+        typer.Option(help="Value of the metric to reach.", show_default="that of the comparison, or what rand reaches"),
     ] = None,
     metric: Annotated[
         str | None,
@@ -67,7 +68,7 @@ def report(
       fedpick report federation --watch 10 --tensorboard logs
     """
     with cli_errors(debug, data=data):
-        from fedpick.cli._comparison import say_remarks, show
+        from fedpick.cli._comparison import say_remarks, show, with_remark
         from fedpick.cli.compare import check_percent, number
         from fedpick.compare import check_page, load_report, set_aside, write_report
         from fedpick.results import MLflow, TensorBoard
@@ -92,7 +93,7 @@ def report(
             except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
                 typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
             check_page(folder, "report")
-            report = set_aside(folder, report)
+            report = set_aside(folder, with_remark(report, summary))
             running = report.real and refresh > 0
             if tensorboard is not None:
                 _log(report.comparison, lambda: TensorBoard(tensorboard))

@@ -64,7 +64,8 @@ def _begun(compared: Compared) -> str:
         return f"Every run is at {compared.goal} before its first round, so that it is no target."
     if compared.says_nothing:
         return f"Most runs begin with {compared.goal} ({number} of {runs}), so that this target says nothing."
-    return f" {number} of {counted(runs, 'run')} begin with this target, which brings factors nearer to 1." * (number > 0)
+    words = f" {number} of {runs} runs begin with this target, which brings factors nearer to 1."
+    return words if number else ""
 
 
 def _different(compared: Compared) -> str:
@@ -77,7 +78,7 @@ def _different(compared: Compared) -> str:
     common = [set(grid[grid <= min(rounds.values())].tolist()) for grid in grids]
     if any(each != common[0] for each in common):
         number = len(set.intersection(*common) - {0})
-        words += f" They were evaluated at different rounds, and are compared at those that they have in common ({number})."
+        words += f" They were evaluated at different rounds, and are compared at the common ones ({number})."
     if compared.other_data:
         words += f" But {compared.other_data}."
     return words

@@ -1,7 +1,6 @@
 """What a page says before its charts: what was compared, and three or four numbers."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 

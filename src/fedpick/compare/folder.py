@@ -14,6 +14,7 @@ from fedpick import config
 from fedpick.compare.earlier import read_summary, summary_path
 from fedpick.compare.remarks import notes_of, polls_of, remarks_on
 from fedpick.compare.report import ComparisonReport, compare_results, report_on
+from fedpick.compare.tasks import BY_LOSS
 from fedpick.config import Plain, leaves
 from fedpick.experiment import differences, from_plain, result_of
 from fedpick.protocol import Selector
@@ -22,8 +23,8 @@ from fedpick.results import Result, concatenate
 from fedpick.storage import RunStore, StoredRun
 
 LOG = logging.getLogger("fedpick")
-METRICS = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one of these that was measured, where none is named
-ACCURACY_FIRST = ("test_accuracy", "mean_accuracy", "loss", "test_loss")  # as ``compare`` has it
+LOSS_FIRST = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one that was measured, where none is named
+ACCURACY_FIRST = ("test_accuracy", "mean_accuracy", "loss", "test_loss")
 
 
 def load_report(
@@ -44,7 +45,7 @@ def load_report(
         folder: What compare, run or federate has written.
         name: The name of an earlier comparison; by default the last one.
         where: Settings such as "local.eta=0.05" that runs must have; then it is of all such runs.
-        metric: The metric of the target; by default that of the comparison, or the first that was measured.
+        metric: The metric of the target; by default that of the comparison, or what ``compare`` would take.
         value: The target; by default that of the comparison where the metric is the same.
         by: "rounds", "bytes" or "seconds"; by default that of the comparison, or "rounds".
         command: The command line, for the page; by default that of the comparison.
@@ -79,7 +80,9 @@ def load_report(
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
     wanted = {"metric": metric, "value": value, "by": by, "command": command}
-    return _side_by_side(store, stored, METRICS, all_runs=True, **wanted)
+    kinds = {run.about["experiment"].get("data", {}).get("kind") for run in stored.values()}
+    metrics = LOSS_FIRST if kinds & {None, *BY_LOSS} else ACCURACY_FIRST  # as ``compare`` has it
+    return _side_by_side(store, stored, metrics, all_runs=True, **wanted)
 
 
 def _as_played(kept: Plain, store: RunStore, *, command: str, name: str, **wanted: Any) -> ComparisonReport:

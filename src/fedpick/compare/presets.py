@@ -236,8 +236,8 @@ def choose_target(
     """The metric and the value of a comparison's target; a value of None is what every run of the baseline reaches.
 
     What is not given is that of the experiment's ``metrics``. Where these have none, the metric is the test accuracy
-    where there is a test set, but the loss for the data of ``BY_LOSS``, such as the paper's own problems, and for a
-    value that is a bare number. A value in per cent is an accuracy.
+    where there is a test set, but the loss for the data of ``BY_LOSS``, such as the paper's own problems. A value in per
+    cent is an accuracy.
 
     Args:
         experiment: One of the experiments.
@@ -252,5 +252,5 @@ def choose_target(
     if metric is not None:
         return metric, own.value if value is None and metric == own.target else value
     kind = config.unstructure(experiment.data, "Data").get("kind")
-    by_loss = not percent and (value is not None or kind in BY_LOSS or not test)
+    by_loss = not percent and (kind in BY_LOSS or not test)
     return ("loss" if by_loss else "test_accuracy"), value

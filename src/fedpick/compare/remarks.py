@@ -1,14 +1,16 @@
-"""What the runs of real federations tell beside their numbers: remarks, notes of rounds, and polls."""
+"""What runs tell beside their numbers: remarks on them, and of real federations notes of rounds, and polls."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from fedpick.compare.comparison import Comparison
 from fedpick.compare.report import PolledRound
+from fedpick.compare.targets import leader_of
 from fedpick.experiment import kind_of
 from fedpick.results import Result
 from fedpick.storage import StoredRun
-from fedpick.text import listed
+from fedpick.text import counted, listed
 
 LAST_POLLS = 200  # rounds of which a page says who was asked
 
@@ -22,6 +24,27 @@ def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[S
         runs: All of their runs, as they are stored.
     """
     return tuple(filter(None, (_lost(names, results), _evaluated(runs, several=len(runs) > 1))))
+
+
+def remark_on_test_set(compared: Comparison, samples: int) -> str:
+    """That the test set is too small for the target, where a sample is more than what tells its strategies apart.
+
+    Args:
+        compared: The comparison.
+        samples: How many the test set has.
+    """
+    base, metric = compared.baseline, compared.metric
+    if metric != "test_accuracy" or not samples or len(compared.names) == 1:
+        return ""
+    best = leader_of(compared)
+    best = next(name for name in compared.names if name != base) if best == base else best
+    gap = abs(compared.finals[best][metric].mean - compared.finals[base][metric].mean)
+    if not gap < 1 / samples:
+        return ""
+    return (
+        f"The test set has {counted(samples, 'sample')}: one of them is {100 / samples:.2g} points of accuracy, more than "
+        f"lies between {best} and {base} at the end, so that rounds to {compared.goal} hang on single samples."
+    )
 
 
 def notes_of(runs: Sequence[StoredRun]) -> tuple[tuple[int, str], ...]:

@@ -117,7 +117,7 @@ class ComparisonReport:
         all_runs: Whether it is of whatever lies in a folder.
         strategies: Each strategy with its parameters, in words.
         notes: What a strategy changed on its own, and why: the round and the sentence.
-        remarks: What must be known of the runs of real federations before their numbers are compared.
+        remarks: What must be known of the runs before their numbers are compared.
         dates: The days on which the runs were made.
         clients: The names of the clients; those of the results where it is left out.
         running: Whether a real federation has not ended yet.

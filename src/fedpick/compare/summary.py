@@ -115,7 +115,7 @@ def check_target(metric: str, value: float | None, names: tuple[str, ...] = METR
     if value is not None:
         require("compare", "target", value, "a finite number", np.isfinite)
         if is_accuracy(metric) and not 0 <= value <= 1:
-            rule = "a part, such as 0.8 or 80%"
+            rule = "a part, such as 0.8 or 80% (of a loss, say --metric loss)"
             raise ValueError(f"compare: target of {metric} must be {rule}, got {value:g}")
 
 

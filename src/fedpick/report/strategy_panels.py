@@ -137,7 +137,8 @@ def dots(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float 
     """A value with its interval for each of several settings, in their order."""
     order = list(dict.fromkeys(str(row["x"]) for row in chart.rows))
     base = alt.Chart(alt.NamedData(chart.name)).encode(
-        x=alt.X("x:N", sort=order or None, title=chart.x or None, axis=alt.Axis(labelAngle=0)), color=colour_of(palette, alt)
+        x=alt.X("x:N", sort=order or None, title=chart.x or None, axis=alt.Axis(labelAngle=0)),
+        color=colour_of(palette, alt),
     )
     kind: dict[str, Any] = {"type": "log"} if chart.log_y else {"zero": False}
     scale = alt.Scale(**kind, nice=False, padding=16)
