@@ -236,8 +236,8 @@ def choose_target(
     """The metric and the value of a comparison's target; a value of None is what every run of the baseline reaches.
 
     What is not given is that of the experiment's ``metrics``. Where these have none, the metric is the test accuracy
-    where there is a test set, but the loss for the data of ``BY_LOSS``, such as the paper's own problems. A value in per
-    cent is an accuracy.
+    where there is a test set, but the loss for the data of ``BY_LOSS``, such as the paper's own problems. A value in
+    per cent is an accuracy.
 
     Args:
         experiment: One of the experiments.

@@ -42,8 +42,8 @@ def remark_on_test_set(compared: Comparison, samples: int) -> str:
     if not gap < 1 / samples:
         return ""
     return (
-        f"The test set has {counted(samples, 'sample')}: one of them is {100 / samples:.2g} points of accuracy, more than "
-        f"lies between {best} and {base} at the end, so that rounds to {compared.goal} hang on single samples."
+        f"The test set has {counted(samples, 'sample')}: one of them is {100 / samples:.2g} points of accuracy, more "
+        f"than lies between {best} and {base} at the end, so that rounds to {compared.goal} hang on single samples."
     )
 
 

@@ -45,6 +45,5 @@ def check_own(owner: str, folder: Path, names: Iterable[str]) -> None:
     """
     for path in (folder / name for name in names):
         if path.exists() and not is_own(path):
-            raise ValueError(
-                f"{owner}: {path} must be fedpick's to be written again, and is not; move it away, or choose another folder"
-            )
+            rule = "must be fedpick's to be written again, and is not; move it away, or choose another folder"
+            raise ValueError(f"{owner}: {path} {rule}")
