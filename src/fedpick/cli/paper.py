@@ -83,7 +83,9 @@ def paper(
             _list(selected, size, output)
             return
         _check_files(output, docs)
-        _check_size(output, size)
+        _check_size(size, output, "-o", PAGES)
+        if docs is not None:
+            _check_size(size, docs, "--docs", PAGES[1:])
         store = open_store(output, "paper", *PAGES, "figures")
         selected = get_items({*named, *_on_page(output, size, store, named)})
         batches = missing([experiment for item in selected for experiment in item.experiments(size).values()], store)
@@ -96,8 +98,9 @@ def paper(
                 bar.at(item.source, batch.seconds, so_far.rounds / batch.points[0].rounds)
 
             def show_verdict(result: Any) -> None:
-                verdict = "left out" if result.outcome is None else result.outcome.verdict + size.label
-                bar.note(f"{result.item.source}, {result.item.title}: {verdict}")
+                item, outcome = result.item, result.outcome
+                verdict = "left out" if outcome is None else item.wording(outcome.verdict) + size.label
+                bar.note(f"{item.source}, {item.title}: {verdict}")
 
             results = reproduce(
                 selected,
@@ -132,14 +135,14 @@ def _check_files(output: Path, docs: Path | None) -> None:
         check_own("paper", docs, PAGES[1:])
 
 
-def _check_size(output: Path, size: Any) -> None:
+def _check_size(size: Any, folder: Path, option: str, names: tuple[str, ...]) -> None:
     """Raise where the folder has a page of another size, which would be lost."""
-    for path in (output / name for name in PAGES):
+    for path in (folder / name for name in names):
         text = path.read_text(errors="replace") if path.is_file() else ""
         if search(r"Fashion-MNIST with \d+ partitions", text) and size.extent not in text:
             raise ValueError(
-                f"paper: {output} must not have a page of another size than the {size.name} version, and has one; "
-                "choose another folder with -o"
+                f"paper: {folder} must not have a page of another size than the {size.name} version, and has one; "
+                f"choose another folder with {option}"
             )
 
 

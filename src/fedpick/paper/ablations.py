@@ -4,17 +4,8 @@ import itertools
 
 import numpy as np
 
-from fedpick.paper.claims import (
-    Check,
-    above,
-    above_zero,
-    accuracy,
-    as_well,
-    claims_of,
-    dot_with_spread,
-    number_text,
-    rounds_until,
-)
+from fedpick.paper.claims import Check, above_zero, claims_of, number_text
+from fedpick.paper.comparisons import above, accuracy, as_well, dot_with_spread, rounds_until
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
 from fedpick.report import Chart, ChartRow, curve, dot

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpick.paper.claims import Check, area, claims_of, factor_above_one, positive
+from fedpick.paper.claims import Check, claims_of
+from fedpick.paper.comparisons import area, factor_above_one, positive
 from fedpick.paper.digits_by_round import (
     COLUMNS,
     SETTING,

@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 from fedpick.paper.claims import (
     ABOUT,
     Check,
-    Met,
     about,
-    area,
+    above_bound,
+    at_most,
     claims_of,
-    factor_above_one,
+    factor_text,
+    geometric_mean,
     number_text,
-    positive,
-    speed_up,
 )
+from fedpick.paper.comparisons import area, factor_above_one, positive, speed_up, speed_up_text
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, synthetic
 from fedpick.protocol import Clients, Report, Selector, init_key, pick, round_keys, seat_key
 from fedpick.registry import strategy
 from fedpick.report import Chart, ChartRow, curve
-from fedpick.results import Result, Spread, interval
+from fedpick.results import Interval, Result, Spread
 from fedpick.sim import Local, Logistic, Synthetic, train
 
 SEATS, CLIENTS = 3, 30
@@ -123,22 +123,15 @@ def _fewer_rounds(
         least: How many times fewer at least, with certainty.
         factor: What a round of ``base`` costs in rounds of ``better``.
     """
-    *ratio, counted = speed_up(better, base, "loss", TARGET)
-    if counted == 0:
-        return Check(what, "unclear", f"neither gets to a loss of {TARGET:g}")
-    median, low, high = (factor * number for number in ratio)
-    met: Met = "no" if high <= least else "unclear"
-    if low > least:
-        met = "yes" if claimed is None else about(median, claimed)
-    numbers = f"{number_text(median, 2)} [{number_text(low, 2)}, {number_text(high, 2)}] times"
-    left = len(base.runs) - counted
-    return Check(what, met, numbers + (f"; neither gets there in {left} of {len(base.runs)} draws" if left else ""))
+    ratio, counted = speed_up(better, base, "loss", TARGET)
+    found = Interval(*(factor * number for number in ratio))
+    met = above_bound(found, least) if claimed is None else about(found, claimed, none=least)
+    return Check(what, met, speed_up_text(found, counted, len(base.runs)))
 
 
 def _within_a_tenth(what: str, ratios: NDArray[Any]) -> Check:
-    mean, low, high = np.exp(interval(np.log(ratios)))
-    met: Met = "yes" if high <= 1.1 else "no" if low > 1.1 else "unclear"
-    return Check(f"{what}: at most a tenth more", met, f"{mean:.3f} [{low:.3f}, {high:.3f}] times")
+    found = geometric_mean(ratios)
+    return Check(f"{what}: at most a tenth more", at_most(found, 1.1), factor_text(found, len(ratios), digits=3))
 
 
 def _curves(runs: ItemRuns, names: tuple[str, ...], variances: dict[str, NDArray[Any]]) -> tuple[ChartRow, ...]:

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from fedpick.experiment import Experiment, Metrics
-from fedpick.paper.claims import Check, Met, accuracy, area, number_text, positive, speed_up
+from fedpick.paper.claims import Check, above_bound, number_text
+from fedpick.paper.comparisons import accuracy, area, positive, speed_up, speed_up_text
 from fedpick.paper.settings import Size
 from fedpick.protocol import Selector
 from fedpick.report import Chart, ChartRow
@@ -43,12 +44,9 @@ def digits(size: Size, selector: Selector[Any], partition: Partition) -> Experim
 
 def sooner_to_target(what: str, better: Result, base: Result) -> Check:
     """Whether ``better`` reaches the target in fewer rounds than ``base``, by the median over the draws."""
-    median, low, high, counted = speed_up(better, base, "test_accuracy", TARGET)
-    if counted == 0:
-        return Check(f"{what}: fewer rounds to {TARGET:.0%}", "unclear", "neither gets there")
-    met: Met = "yes" if low > 1 else "no" if high <= 1 else "unclear"
-    numbers = f"{number_text(median, 2)} [{number_text(low, 2)}, {number_text(high, 2)}] times fewer"
-    return Check(f"{what}: fewer rounds to {TARGET:.0%}", met, numbers)
+    found, counted = speed_up(better, base, "test_accuracy", TARGET)
+    numbers = speed_up_text(found, counted, len(base.runs))
+    return Check(f"{what}: fewer rounds to {TARGET:.0%}", above_bound(found, 1.0), numbers)
 
 
 def ahead(what: str, better: Result, base: Result) -> Check:

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpick.experiment import Experiment, Metrics
-from fedpick.paper.claims import Check, claims_of, positive
+from fedpick.paper.claims import Check, claims_of
+from fedpick.paper.comparisons import positive
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size
 from fedpick.registry import strategy

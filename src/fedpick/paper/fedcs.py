@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpick.paper.claims import Check, accuracy, claims_of, less_time, positive
+from fedpick.paper.claims import Check, claims_of
+from fedpick.paper.comparisons import accuracy, less_time, positive
 from fedpick.paper.digits_by_time import SETTING, TARGET, by_time, digits, partitions, seconds_text
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size

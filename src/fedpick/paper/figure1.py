@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.paper.claims import Check, Met, claims_of, positive
+from fedpick.paper.claims import Check, Met, claims_of
+from fedpick.paper.comparisons import positive
 from fedpick.paper.item import Item, ItemRuns, Outcome
 from fedpick.protocol import Selector
 from fedpick.report import Chart, curve

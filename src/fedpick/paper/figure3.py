@@ -1,10 +1,12 @@
 """Figure 3: logistic regression on Synthetic(1,1), over many draws of the data where the paper shows one."""
 
-from fedpick.paper.claims import Check, Met, about, claims_of, number_text, positive, speed_up
+from fedpick.paper.claims import Check, about, at_most, claims_of
+from fedpick.paper.comparisons import positive, speed_up, speed_up_text
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, synthetic
 from fedpick.registry import strategy
 from fedpick.report import Chart, curve
+from fedpick.results import interval
 
 TARGET = 0.5
 SEATS = (1, 2, 3)
@@ -30,21 +32,16 @@ def _conclude(runs: ItemRuns) -> Outcome:
         for factor, claimed in CLAIMED.items():
             result = runs[m, factor]
             rows += curve(f"pow-d, d = {factor}m", f"m = {m}", result.evaluated, values=result.metric("loss"))
-            median, low, high, counted = speed_up(result, base, "loss", TARGET)
-            met: Met = "no" if high <= 1 else "unclear"
-            if low > 1:
-                met = about(median, claimed)
-            evidence = f"{number_text(median, 2)} [{number_text(low, 2)}, {number_text(high, 2)}]"
-            if counted < len(base.runs):
-                evidence += f"; neither got there in {len(base.runs) - counted} of {len(base.runs)} draws"
-            checks[factor].append(Check(f"m = {m}: about {claimed:g} times fewer rounds", met, evidence))
+            found, counted = speed_up(result, base, "loss", TARGET)
+            evidence = speed_up_text(found, counted, len(base.runs))
+            what = f"m = {m}: about {claimed:g} times fewer rounds"
+            checks[factor].append(Check(what, about(found, claimed, none=1.0), evidence))
             ends = result.metric("loss")[:, -1] - base.metric("loss")[:, -1]
             if factor == 10:
                 floors.append(positive(f"m = {m}: d = 10m ends higher than rand", ends, "in the loss"))
-                last = float(base.metric("loss")[:, -1].mean())
-                slight: Met = "yes" if ends.mean() <= 0.2 * last else "no"
+                last, above = float(base.metric("loss")[:, -1].mean()), interval(ends)
                 what = f"m = {m}: slightly, by no more than a fifth of rand's last loss"
-                floors.append(Check(what, slight, f"{ends.mean() / last:.0%} of {last:.2f}"))
+                floors.append(Check(what, at_most(above, last / 5), f"{above} against a fifth of {last:.2f}"))
             table.append((f"{m}", f"{factor}m", f"{claimed:g}", evidence, f"{ends.mean():+.3f}"))
     statements = {
         "With d = 2m pow-d converges about twice as fast to a loss of about 0.5.": checks[2],

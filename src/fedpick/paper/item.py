@@ -12,6 +12,13 @@ from fedpick.results import Result
 from fedpick.sim import FashionMNIST
 from fedpick.storage import RunStore
 
+OURS: dict[Verdict, str] = {
+    "reproduced": "holds",
+    "partly reproduced": "holds partly",
+    "undecided": "undecided",
+    "not reproduced": "does not hold",
+}
+
 
 @dataclass(frozen=True)
 class Table:
@@ -100,6 +107,10 @@ class Item:
         for name in ("fashion_rounds", "synthetic_rounds", "quadratic_rounds"):
             text = text.replace(f"{{{name}}}", f"{getattr(size, name)}")
         return text
+
+    def wording(self, verdict: Verdict) -> str:
+        """The verdict in words: what the paper does not have is not reproduced, it holds."""
+        return OURS[verdict] if self.source == "ours" else verdict
 
     def needs_fashion_mnist(self, size: Size) -> bool:
         """Whether any of its runs uses that data set."""

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from fedpick.experiment import Experiment
-from fedpick.paper.claims import Check, accuracy, claims_of, gain, less_time, number_text
+from fedpick.paper.claims import Check, claims_of, number_text
+from fedpick.paper.comparisons import accuracy, gain, less_time
 from fedpick.paper.digits_by_time import SETTING, by_time, digits, partitions
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, synthetic

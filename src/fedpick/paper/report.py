@@ -16,12 +16,6 @@ PAPER = (
     "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice Selection Strategies (Cho, Wang, "
     "Joshi, 2020)"
 )
-OURS = {
-    "reproduced": "holds",
-    "partly reproduced": "holds partly",
-    "undecided": "undecided",
-    "not reproduced": "does not hold",
-}
 CHECK_COLUMNS = ("check", "met", "found")
 RUN_COLUMNS = ("device", "versions", "runs")
 
@@ -167,7 +161,7 @@ def _overview(reproduction: Reproduction) -> list[tuple[str, str, str]]:
 
 
 def _verdict(item: Item, verdict: Verdict, reproduction: Reproduction) -> str:
-    return (OURS[verdict] if item.source == "ours" else verdict) + reproduction.label
+    return item.wording(verdict) + reproduction.label
 
 
 def _title(item: Item) -> str:

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpick.paper.claims import Check, accuracy, claims_of, factor_above_one, less_time, no_worse, positive
+from fedpick.paper.claims import Check, claims_of
+from fedpick.paper.comparisons import accuracy, factor_above_one, less_time, no_worse, positive
 from fedpick.paper.digits_by_time import SETTING, TARGET, by_time, digits, partitions, rounds_of, seconds_text
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size

@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.paper.claims import Check, Met, area, claims_of, factor_above_one, number_text, positive
+from fedpick.paper.claims import Check, at_most, claims_of, factor_text, geometric_mean, number_text
+from fedpick.paper.comparisons import area, factor_above_one, positive
 from fedpick.paper.figure2a_6 import optimality_gap, rounds_near
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
 from fedpick.paper.settings import Experiments, Size, quadratic, synthetic
 from fedpick.protocol import Selector
 from fedpick.registry import strategy
 from fedpick.report import Chart, ChartRow, curve
-from fedpick.results import Result, Spread, interval
+from fedpick.results import Result, Spread
 
 # UCB-CS
 
@@ -115,9 +116,8 @@ def _adapow_experiments(size: Size) -> Experiments:
 
 def _not_above(what: str, ours: Any, theirs: Any) -> Check:
     """Whether the geometric mean of ours is at most a tenth above theirs."""
-    mean, low, high = np.exp(interval(np.log(ours / theirs)))
-    met: Met = "yes" if high <= NOT_ABOVE else "no" if low > NOT_ABOVE else "unclear"
-    return Check(what, met, f"{mean:.2f} [{low:.2f}, {high:.2f}] times")
+    found = geometric_mean(ours / theirs)
+    return Check(what, at_most(found, NOT_ABOVE), factor_text(found, len(ours)))
 
 
 def _adapow(runs: ItemRuns) -> Outcome:
