@@ -26,10 +26,11 @@ from fedpick.paper import (
     QUICK,
     Check,
     Claim,
+    Outcome,
     Reproduction,
     as_markdown,
     as_page,
-    claims,
+    comparisons,
     get_items,
     published,
     reproduce,
@@ -202,49 +203,49 @@ BASE = result([[0.1, 0.50], [0.1, 0.52], [0.1, 0.51]])
 )
 def test_a_gain_of_about_ten_points(ends, met):
     better = result([[0.1, end] for end in ends])
-    assert claims.gain("", better, BASE, 10.0).met == met
+    assert comparisons.gain("", better, BASE, 10.0).met == met
 
 
 def test_above_as_well_and_times():
     slightly = result([[0.1, 0.51], [0.1, 0.53], [0.1, 0.525]])
-    assert claims.above("", slightly, BASE).met == "yes"
-    assert claims.above("", BASE, slightly).met == "no"
-    assert claims.as_well("", result([[0.1, 0.50], [0.1, 0.53], [0.1, 0.51]]), BASE).met == "yes"
-    assert claims.as_well("", result([[0.1, 0.6], [0.1, 0.5], [0.1, 0.55]]), BASE).met == "unclear"
-    assert claims.as_well("", result([[0.1, 0.7], [0.1, 0.71], [0.1, 0.72]]), BASE).met == "no"
+    assert comparisons.above("", slightly, BASE).met == "yes"
+    assert comparisons.above("", BASE, slightly).met == "no"
+    assert comparisons.as_well("", result([[0.1, 0.50], [0.1, 0.53], [0.1, 0.51]]), BASE).met == "yes"
+    assert comparisons.as_well("", result([[0.1, 0.6], [0.1, 0.5], [0.1, 0.55]]), BASE).met == "unclear"
+    assert comparisons.as_well("", result([[0.1, 0.7], [0.1, 0.71], [0.1, 0.72]]), BASE).met == "no"
     one = result([[0.1, 0.9]])
-    assert claims.above("", one, result([[0.1, 0.5]])).met == "unclear"  # one seed proves nothing
-    assert "one seed" in claims.above("", one, result([[0.1, 0.5]])).evidence
-    assert claims.factor_above_one("", [2.0, 2.1, 1.9], 2.0) == Check("", "yes", "2.00 [1.76, 2.26] times")
-    assert claims.factor_above_one("", [1.2, 1.3, 1.25], 2.0).met == "partly"
-    assert claims.factor_above_one("", [0.5, 3.0, 1.0]).met == "unclear"
-    assert claims.factor_above_one("", [0.5, 0.5, 0.51]).met == "no"
+    assert comparisons.above("", one, result([[0.1, 0.5]])).met == "unclear"  # one seed proves nothing
+    assert "one seed" in comparisons.above("", one, result([[0.1, 0.5]])).evidence
+    assert comparisons.factor_above_one("", [2.0, 2.1, 1.9], 2.0) == Check("", "yes", "2.00 [1.76, 2.26] times")
+    assert comparisons.factor_above_one("", [1.2, 1.3, 1.25], 2.0).met == "partly"
+    assert comparisons.factor_above_one("", [0.5, 3.0, 1.0]).met == "unclear"
+    assert comparisons.factor_above_one("", [0.5, 0.5, 0.51]).met == "no"
 
 
 def test_rounds_until_goes_by_the_mean_over_seeds():
     both = result([[0.1, 0.9, 0.5, 0.9], [0.1, 0.2, 0.9, 0.9]], rounds=(0, 2, 4, 6))
-    assert claims.rounds_until(both) == 4
-    assert claims.rounds_until(both, 0.99) == float("inf")
-    assert claims.sooner("", both, result([[0.1, 0.1, 0.1, 0.7]], (0, 2, 4, 6))).met == "yes"
+    assert comparisons.rounds_until(both) == 4
+    assert comparisons.rounds_until(both, 0.99) == float("inf")
+    assert comparisons.sooner("", both, result([[0.1, 0.1, 0.1, 0.7]] * 2, (0, 2, 4, 6))).met == "yes"
 
 
 def test_speed_ups_count_who_never_gets_there():
     fast = result([[0.1, 0.6, 0.6], [0.1, 0.6, 0.6], [0.1, 0.1, 0.1], [0.1, 0.1, 0.1]], (0, 2, 4))
     slow = result([[0.1, 0.1, 0.6], [0.1, 0.1, 0.1], [0.1, 0.6, 0.6], [0.1, 0.1, 0.1]], (0, 2, 4))
-    middle, low, high, counted = claims.speed_up(fast, slow, "loss", 0.5)
-    assert (middle, low, high, counted) == (2.0, 0.0, float("inf"), 3)
-    assert claims.speed_up(result([[0.1, 0.1]]), result([[0.1, 0.1]]), "loss", 0.5)[3] == 0
+    found, counted = comparisons.speed_up(fast, slow, "loss", 0.5)
+    assert (found, counted) == (Interval(2.0, 0.0, float("inf")), 3)
+    assert comparisons.speed_up(result([[0.1, 0.1]]), result([[0.1, 0.1]]), "loss", 0.5)[1] == 0
 
 
 def test_a_larger_spread_of_ours_cannot_make_a_mean_agree():
     def met(values):
-        return claims.equal_means("", np.array(values), 66.0, 0.5, 3).met
+        return comparisons.equal_means("", np.array(values), 66.0, 0.5, 3).met
 
     assert met(np.linspace(65, 67, 10)) == "yes"
     assert met([66.0]) == met(np.linspace(50, 80, 10)) == met(np.linspace(52, 70, 10)) == "unclear"
     assert met(np.linspace(59, 61, 10)) == "no"
     ours, theirs = np.linspace(65, 67.5, 10), np.array([65.2, 66.0, 66.8])
-    found = claims.equal_means("", ours, theirs.mean(), theirs.std(ddof=1), 3)
+    found = comparisons.equal_means("", ours, theirs.mean(), theirs.std(ddof=1), 3)
     low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
     assert f"66.2 against 66.0: {Interval(ours.mean() - 66, low, high)} points" == found.evidence
 
@@ -391,6 +392,29 @@ def test_a_page_of_another_size_is_not_replaced(lost, tmp_path):
         assert answer.exit_code == 1
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert command("fig1", "--quick", "-o", str(tmp_path)).exit_code == 0
+
+
+def test_docs_of_another_size_are_not_replaced(tmp_path):
+    docs = tmp_path / "docs"
+    assert command("fig1", "-q", "-o", str(tmp_path / "full"), "--docs", str(docs)).exit_code == 0
+    before = {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()}
+    answer = command("fig1", "--quick", "-q", "-o", str(tmp_path / "quick"), "--docs", str(docs))
+    rule = "must not have a page of another size than the quick version, and has one"
+    assert answer.stderr == f"paper: {docs} {rule}; choose another folder with --docs\n"
+    assert answer.exit_code == 1
+    assert not (tmp_path / "quick").exists()
+    assert {path: path.read_bytes() for path in docs.rglob("*") if path.is_file()} == before
+    assert command("fig1", "-q", "-o", str(tmp_path / "full"), "--docs", str(docs)).exit_code == 0
+
+
+def test_the_terminal_says_what_the_page_says(tmp_path, monkeypatch):
+    """What the paper does not have is not reproduced: it holds, or does not."""
+    wrong = Outcome((Claim("It does.", "ours", (Check("it does", "no", "-1"),)),))
+    ours = replace(ITEMS["fig1"], source="ours", conclude=lambda runs: wrong)
+    monkeypatch.setitem(ITEMS, "fig1", ours)
+    answer = command("fig1", "--quick", "-o", str(tmp_path))
+    assert f"ours, {ours.title}: does not hold (quick version)" in answer.stderr
+    assert "Verdict: does not hold (quick version)" in (tmp_path / "paper.html").read_text()
 
 
 def test_the_quick_and_the_full_version_have_folders_of_their_own(tmp_path, monkeypatch):

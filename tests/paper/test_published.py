@@ -1,0 +1,54 @@
+"""The published pages of the reproduction: what they conclude is what their numbers and the code say."""
+
+import re
+from pathlib import Path
+
+import pytest
+from test_conclusions import conclude
+
+from fedpick.paper import ITEMS, LATER
+from fedpick.paper.claims import RULES, overall
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [name for name, item in ITEMS.items() if item not in LATER]
+WORDS = "reproduced|partly reproduced|undecided|not reproduced|holds|holds partly|does not hold"
+
+
+def claims(name):
+    """Verdict, statement, reason and rows of every claim of a page."""
+    found, rows = [], []
+    for line in (DOCS / "reproduction" / f"{name}.md").read_text().splitlines():
+        got = re.match(rf"^\*\*({WORDS}):\*\* (.*) (\d+ of \d+ checks are met.*)\.$", line, re.IGNORECASE)
+        if got:
+            rows = []
+            found.append((*got.groups(), rows))
+        elif found and line.startswith("| ") and not line.startswith("| check |"):
+            rows.append(line.strip("| ").split(" | "))
+    return found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_verdicts_are_those_of_the_checks(name):
+    item, page = ITEMS[name], claims(name)
+    for verdict, _, reason, rows in page:
+        assert verdict.lower() == item.wording(overall(met for _, met, _ in rows))
+        assert reason.startswith(f"{[met for _, met, _ in rows].count('yes')} of {len(rows)} checks")
+        assert all((what in reason) == (met != "yes") for what, met, _ in rows)
+    whole = item.wording(overall(met for *_, rows in page for _, met, _ in rows))
+    assert f"**Verdict: {whole}**" in (DOCS / "reproduction" / f"{name}.md").read_text()
+    overview = (DOCS / "reproduction.md").read_text()
+    assert f"](reproduction/{name}.md) | {item.title} | {whole} |" in overview
+    assert RULES in overview
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "fig1"])
+def test_claims_and_checks_are_those_of_the_code(name, monkeypatch):
+    """Of checks that name our best d or a learning rate, which depend on the runs, the number is compared."""
+    ours = conclude(name, monkeypatch, seed=lambda number: number).claims
+    page = claims(name)
+    assert [f"{claim.statement} ({claim.source})" for claim in ours] == [statement for _, statement, _, _ in page]
+    if name == "rates":
+        return
+    assert [len(claim.checks) for claim in ours] == [len(rows) for *_, rows in page]
+    if name != "fig4":
+        assert [check.what for claim in ours for check in claim.checks] == [row[0] for *_, rows in page for row in rows]
