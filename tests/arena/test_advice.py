@@ -1,16 +1,29 @@
 """Advice: what it says of made-up maps, and how it does on the real one with families left out."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fedpick.arena import Features, Map, advise, candidates, leave_families_out, read_map, to_plain_advice
+from fedpick.arena import (
+    Advice,
+    Expected,
+    Features,
+    Map,
+    advise,
+    candidates,
+    leave_families_out,
+    read_map,
+    round_traffic,
+    to_plain_advice,
+)
 from fedpick.arena.advice import NEAREST
 from fedpick.arena.map_page import charts, map_markdown, policies, write_map_page
 from fedpick.cli import app
+from fedpick.results import Interval
 
 ABOUT = {"cells": 30, "learnt": 240, "federations": 240, "seeds": 3, "played": ["30 cells with python 3 on CPU"]}
 
@@ -128,6 +141,36 @@ def test_the_command_answers_by_numbers():
     far = asked("--clients", 100, "-m", 5, "--step", 1e9)
     assert "Nothing is known here" in far.output
     assert far.exit_code == 0
+
+
+def test_it_says_what_polls_cost():
+    """A poll sends the model: with K = 12 and m = 5, 2m is 10 of 12 clients and 5m is all of them."""
+    done = asked("--clients", 100, "-m", 5, "--tau", 10, "--step", 0.05, "--labels", 0.5, "--not-convex")
+    assert re.search(
+        r"moves (up to )?[23]\.\d times the bytes of one of rand, and the way to the same loss", done.output
+    )
+    assert "bytes of a round" in done.output
+    assert json.loads(asked("--clients", 12, "-m", 5, "--json").output)["round_traffic"] == {
+        "pow-d, d = 2m": 2.0,
+        "pow-d, d = 5m": 2.2,
+        "auto": 2.2,
+    }
+    assert round_traffic("pow-d, d = 5m", Features(5, 5)) == round_traffic("rand", Features(100, 5)) == 1.0
+
+
+def test_what_is_surely_faster_is_said_though_another_is_best_on_average(monkeypatch):
+    def answer(*arguments):
+        expected = {
+            "pow-d, d = 2m": Expected(Interval(1.5, 0.8, 2.5), Interval(1.0, 0.9, 1.1)),
+            "pow-d, d = 5m": Expected(Interval(0.5, 0.3, 0.8), Interval(1.0, 0.9, 1.1)),
+            "auto": Expected(Interval(1.1, 1.05, 1.2), Interval(0.9, 0.8, 1.0)),
+        }
+        return Advice("pow-d, d = 2m", 10, expected, {"digits": 20}, 0.5, 1.0, "log step")
+
+    monkeypatch.setattr("fedpick.arena.advise", answer)
+    output = asked("--clients", 100, "-m", 5).output
+    assert "Nothing is surely faster" not in output
+    assert "Surely faster than rand: auto. Best on average is pow-d with d = 10: 1.50 times as fast" in output
 
 
 def test_the_command_answers_for_data(tmp_path):

@@ -3,6 +3,7 @@
 import gzip
 import json
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,12 +23,15 @@ from fedpick.arena import (
     markdown,
     play,
     rank,
+    render_arena,
     to_plain,
 )
+from fedpick.arena.page import _gains
 from fedpick.arena.scores import score
 from fedpick.arena.suite import STEPS, entries, family_of
 from fedpick.cli import app
 from fedpick.cli.arena import SMALL, _chosen
+from fedpick.report.charts import to_altair
 from fedpick.storage import RunStore
 
 
@@ -165,6 +169,23 @@ def test_step_sizes_are_tuned_on_a_seed_that_is_not_played(tmp_path):
     assert set(scores) <= {"digits, IID; best", "digits, IID; small"}
     seeds = {stored.about["seed"] for stored in map(RunStore(tmp_path).load, RunStore(tmp_path).identities())}
     assert seeds == {0, 1}
+
+
+def test_small_clients_are_part_of_the_suite_and_no_warning(tmp_path):
+    family = replace(FAMILIES["digits, Dirichlet(0.1)"], rounds=3, tau=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        play([family], ["uniform"], tmp_path, seeds=1, steps=("best",))
+
+
+def test_the_page_says_by_what_it_counts_and_is_no_wider_than_a_page():
+    families = made_up([0.1 * place for place in range(14)], problems=len(FAMILIES)).values()
+    scores = {f"{name}; best": one for name, one in zip(FAMILIES, families, strict=True)}
+    page = render_arena(scores, "")
+    assert "By rounds, " in page
+    panel = to_altair(_gains(scores)).to_dict()["spec"]
+    assert panel["width"] <= 400
+    assert "xOffset" not in json.dumps(panel)
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ from fedpick.paper import (
     write_report,
 )
 from fedpick.results import Interval, Result
-from fedpick.sim import FashionMNIST, Federation, pixels, simulate
+from fedpick.sim import Dirichlet, FashionMNIST, Federation, federations_of, pixels, simulate
 from fedpick.storage import RunStore
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper" / "power-of-choice.tex"
@@ -57,7 +57,12 @@ def stand_in(partition):
 
 def with_stand_in(patch):
     patch.setattr("fedpick.paper.items.find_fashion_mnist", lambda: Path())
-    patch.setattr(FashionMNIST, "federation", lambda self: stand_in(self.partition))
+    # Several seeds that share their samples are dealt out at once, by a list of partitions.
+    patch.setattr(
+        FashionMNIST,
+        "federation",
+        lambda self: stand_in(tuple(self.partition) if isinstance(self.partition, list) else self.partition),
+    )
 
 
 # Most of the programs, in make test-all. What each concludes from runs that are made up is in test_conclusions.py.
@@ -97,6 +102,13 @@ def tiny(tmp_path_factory):
 @pytest.fixture(scope="module")
 def heavy(tmp_path_factory):
     return concluded(tmp_path_factory.mktemp("heavy"), HEAVY)
+
+
+def test_the_stand_in_is_dealt_by_several_partitions_as_by_each(monkeypatch):
+    with_stand_in(monkeypatch)
+    data = [FashionMNIST(Dirichlet(K=100, alpha=0.3, seed=seed)) for seed in (0, 1)]
+    counts = federations_of(data).count
+    np.testing.assert_array_equal(counts, [one.federation().count for one in data])
 
 
 def test_no_item_of_the_paper_is_missing():

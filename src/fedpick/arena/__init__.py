@@ -1,6 +1,15 @@
 """The arena: which strategy wins where, over many federations, with the same seeds and step sizes for all."""
 
-from fedpick.arena.advice import Advice, Expected, Trial, advise, candidates, leave_families_out, to_plain_advice
+from fedpick.arena.advice import (
+    Advice,
+    Expected,
+    Trial,
+    advise,
+    candidates,
+    leave_families_out,
+    round_traffic,
+    to_plain_advice,
+)
 from fedpick.arena.design import SOURCES, Cell, Source, make_cells
 from fedpick.arena.features import Features, describe
 from fedpick.arena.map import Map, gather, play_cell, play_cells, read_map
@@ -46,6 +55,7 @@ __all__ = [
     "rank_table",
     "read_map",
     "render_arena",
+    "round_traffic",
     "score",
     "to_plain",
     "to_plain_advice",

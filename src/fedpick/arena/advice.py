@@ -14,6 +14,7 @@ NEAREST = (20, 40, 80, 160)  # problems that an answer is taken from: as many as
 LEVEL = 0.8  # of the intervals
 FAR = 0.95  # of the problems, each seen from other families, are nearer than what nothing is known of
 FLOOR = 0.05  # of a spread: neighbours that agree by chance are not certain
+MOST = 5  # candidates per seat with which auto begins
 WORTH = 0.0  # the predicted gain from which on rand is left
 
 
@@ -133,6 +134,23 @@ def candidates(strategy: str, features: Features) -> int | None:
     return None if times is None else min(times * features.m, features.K)
 
 
+def round_traffic(strategy: str, features: Features) -> float:
+    """How many times the bytes of a round of rand a round of a strategy of the map moves; auto's first rounds.
+
+    rand sends the model to m clients and hears m models; a poll sends it once more to each of d candidates.
+
+    Args:
+        strategy: Its name on the map.
+        features: The federation.
+
+    >>> [round_traffic(name, Features(K=100, m=5)) for name in ("rand", "pow-d, d = 2m", "auto")]
+    [1.0, 2.0, 3.5]
+    """
+    m = features.m
+    d = min(MOST * m, features.K) if strategy == GAINS[2] else candidates(strategy, features)
+    return 1.0 if d is None or d <= m else 1 + d / (2 * m)
+
+
 def leave_families_out(where: Map) -> Trial:
     """Advice on each family from all others, its intervals calibrated on these alone.
 
@@ -227,4 +245,5 @@ def to_plain_advice(advice: Advice, features: Features) -> dict[str, Any]:
         for name, one in advice.expected.items()
     }
     plain = {**advice._asdict(), "known": advice.known, "expected": expected, "features": features.plain()}
-    return {**plain, "strategy": advice.strategy or None, "level": LEVEL}
+    traffic = {name: round_traffic(name, features) for name in advice.expected}
+    return {**plain, "strategy": advice.strategy or None, "level": LEVEL, "round_traffic": traffic}

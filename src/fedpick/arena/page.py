@@ -23,6 +23,8 @@ from fedpick.compare import CURRENCIES
 from fedpick.report import Chart, dot, figure, heading, page, paragraph, part, table
 from fedpick.results import interval
 
+OTHERS = "By bytes, where polls count, and by seconds, on devices of unequal speed, others may lead: see below."
+
 
 def render_arena(scores: Mapping[str, Scores], about: str) -> str:
     """The page of the arena, as HTML.
@@ -35,9 +37,14 @@ def render_arena(scores: Mapping[str, Scores], about: str) -> str:
     leader = rank(scores)
     behind = [name for name in leader.names[1:] if leader.differ(leader.names[0], name)]
     sure = f"It is surely ahead of {', '.join(behind)}." if behind else "Nobody is surely behind it."
+    sure += f" {OTHERS}"
     parts = [
         paragraph(about, "soft"),
-        part("answer", f"{leader.names[0]} has the best mean rank, {leader.ranks[0]:.2f} of {len(names)}.", sure),
+        part(
+            "answer",
+            f"By rounds, {leader.names[0]} has the best mean rank: {leader.ranks[0]:.2f} of {len(names)}.",
+            sure,
+        ),
         figure(_gains(scores)),
     ]
     for currency in CURRENCIES:

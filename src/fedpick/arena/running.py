@@ -1,5 +1,6 @@
 """Play the problems of a suite, and score them; what is stored is not played again."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -34,12 +35,15 @@ def play(
     natural("arena", "workers", workers)
     names = ["rand", *(name for name in dict.fromkeys(strategies) if name != "rand")]
     store = RunStore(folder)
-    problems = make_problems(families, names, store, seeds=seeds, steps=steps, workers=workers, watch=watch)
-    everything = [one for problem in problems for one in problem.experiments.values()]
-    if workers > 1:
-        run_in_processes(everything, store, workers=workers)
-    else:
-        run_missing(everything, store, watch)
+    with warnings.catch_warnings():
+        # Clients smaller than b, and fewer of them than d, are part of the suite.
+        warnings.filterwarnings("ignore", message="simulate: (b=|fewer clients)")
+        problems = make_problems(families, names, store, seeds=seeds, steps=steps, workers=workers, watch=watch)
+        everything = [one for problem in problems for one in problem.experiments.values()]
+        if workers > 1:
+            run_in_processes(everything, store, workers=workers)
+        else:
+            run_missing(everything, store, watch)
     found = {}
     for problem in problems:
         scores = score({name: load_results(one, store) for name, one in problem.experiments.items()})

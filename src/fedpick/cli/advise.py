@@ -144,17 +144,24 @@ def _show(advice: Any, features: Any) -> None:
         name = advice.strategy if advice.d is None else f"pow-d with d = {advice.d}"
         times = f"{speed.mean:.2f} times as fast as rand, in rounds (80 %: {speed.low:.2f} to {speed.high:.2f})"
         last = f"a last loss of {final.mean:.2f} times rand's ({final.low:.2f} to {final.high:.2f})"
-        if speed.low > 1:
+        sure = [other for other, one in advice.expected.items() if one.speed.low > 1]
+        if advice.strategy in sure:
             typer.echo(f"\nUse {name}: expect {times}, and {last}.")
+        elif sure:
+            typer.echo(
+                f"\nSurely faster than rand: {' and '.join(sure)}. Best on average is {name}: {times}, and {last}."
+            )
         else:
             typer.echo(
                 "\nNothing is surely faster than rand, which is the cheapest. "
                 f"Best on average is {name}: {times}, {last}."
             )
-        typer.echo("It polls clients before they train: each poll sends the model once more.")
-    table = Table("strategy", "times as fast as rand [80 %]", "last loss over rand's [80 %]", box=None)
+        _show_traffic(advice, features)
+    titles = "times as fast as rand [80 %]", "last loss over rand's [80 %]", "bytes of a round over rand's"
+    table = Table("strategy", *titles, box=None)
     for name, (speed, final) in advice.expected.items():
-        table.add_row(name, *(f"{each.mean:.2f} [{each.low:.2f}, {each.high:.2f}]" for each in (speed, final)))
+        ranges = (f"{each.mean:.2f} [{each.low:.2f}, {each.high:.2f}]" for each in (speed, final))
+        table.add_row(name, *ranges, _traffic(name, features))
     console().print(table)
     families = ", ".join(f"{name} ({number})" for name, number in advice.families.items())
     typer.echo(f"From the nearest problems: {families}.")
@@ -162,6 +169,27 @@ def _show(advice: Any, features: Any) -> None:
         "Times as fast: in rounds, the mean over the ways to 50, 80 and 95 % of what rand gains; to one target, as in "
         "fedpick compare, and on one draw of the data it may be another."
     )
+
+
+def _traffic(name: str, features: Any) -> str:
+    """Times the bytes of a round of rand; auto asks fewer clients where that does not pay, and at last none."""
+    from fedpick.arena import round_traffic
+
+    times = f"{round_traffic(name, features):.1f}"
+    return f"1.0 to {times}" if name == "auto" else times
+
+
+def _show_traffic(advice: Any, features: Any) -> None:
+    """What the polls of the advised strategy cost, also to the same target."""
+    from fedpick.arena import round_traffic
+
+    most = round_traffic(advice.strategy, features)
+    if most > 1:
+        up_to, whole = "up to " if advice.strategy == "auto" else "", most / advice.expected[advice.strategy].speed.mean
+        typer.echo(
+            "It polls clients before they train, which sends the model once more to each: a round moves "
+            f"{up_to}{most:.1f} times the bytes of one of rand, and the way to the same loss {up_to}{whole:.1f} times."
+        )
 
 
 def _text(value: Any) -> str:

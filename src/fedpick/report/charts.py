@@ -189,12 +189,13 @@ def _marks(chart: Chart, alt: Any) -> Any:
         x = alt.X("x:N", title=chart.x or None, sort=order, axis=alt.Axis(labelAngle=-30, grid=True))
         base = alt.Chart().encode(x=x, color=colour, opacity=shown)
     if chart.kind == "dots":
-        base = base.encode(xOffset=alt.XOffset("name:N", sort=chart.names))
+        if side_by_side := any(row["name"] != row["x"] for row in rows):  # several in a category
+            base = base.encode(xOffset=alt.XOffset("name:N", sort=chart.names))
         layers = [
             base.mark_rule(strokeWidth=1.5).encode(y=low, y2="high:Q"),
             base.mark_point(size=60, filled=True).encode(y=y, shape=shape, tooltip=tooltip),
         ]
-        width = alt.Step(16, **{"for": "offset"})
+        width = alt.Step(16, **{"for": "offset"}) if side_by_side else width
     elif chart.kind == "strip":
         ends = list(dict.fromkeys(row["mark"] for row in rows))
         kinds = alt.Scale(domain=ends, range=["circle" if end == "reached" else "cross" for end in ends])
