@@ -244,7 +244,7 @@ def test_where_all_clients_agree_no_bias_can_stay():
     found = skews(PowerOfChoice(m=1, d=2), problem, [[1.0], [7.0]], refine=1)
     assert found.ratio == 1
     assert found.rho_bar > 1
-    with pytest.raises(ValueError, match="must be above 0 at every point"):
+    with pytest.raises(ValueError, match=r"must be above rounding errors, .* at every point"):
         skews(PowerOfChoice(m=1, d=2), problem, [[3.0]])
 
 
@@ -611,3 +611,18 @@ def test_a_search_whose_lowest_value_lies_at_infinity_ends():
     assert found.points < 10 + 3 * 300 * 64 * 2
     done = CliRunner().invoke(app, ["theory", "two-clients", "--points", "10", "--refine", "1"])
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("K", [2, 5, 30])
+def test_a_skew_of_rounding_errors_is_refused(K):
+    """Where all clients agree, it is 0 / 0 at their optimum, whatever the last digits are."""
+    rng = np.random.default_rng(0)
+    h, w = rng.uniform(1, 20, K), 100 * rng.normal(size=3)
+    problem = quadratic_problem(rng.random(K) + 0.1, h, h[:, None] * w)
+    assert problem.gamma == 0
+    with pytest.raises(ValueError, match=r"skew: F\(w'\) - sum p_k F_k\* must be above rounding errors, 1e-12"):
+        skew(PowerOfChoice(m=1, d=2), problem, problem.optimum)
+    with pytest.raises(ValueError, match=r"skews: .* at every point"):
+        skews(PowerOfChoice(m=1, d=2), problem, np.stack([problem.optimum + 1, problem.optimum + 1e-9]))
+    near, far = (skew(PowerOfChoice(m=1, d=2), problem, problem.optimum + away).value for away in (1e-3, 1.0))
+    assert near == pytest.approx(far, rel=1e-6)

@@ -65,7 +65,16 @@ class Problem:
         """The local-global objective gap F* - sum p_k F_k*: 0 where all clients agree."""
         values = self.values(self.optimum)
         gap = self.share @ (values - self.lowest)
-        return 0.0 if gap <= 1e-12 * max(1.0, np.abs(values).max()) else float(gap)
+        return 0.0 if gap <= rounding_error(values) else float(gap)
+
+
+def rounding_error(values: NDArray[Any]) -> float:
+    """The size of a gap F - sum p_k F_k* that rounding alone may make, where the clients' losses have these values.
+
+    Args:
+        values: F_k(w), at one model or at many.
+    """
+    return 1e-12 * max(1.0, float(np.abs(values).max()))
 
 
 def quadratic_problem(share: ArrayLike, h: ArrayLike, e: ArrayLike) -> Problem:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedpick.protocol import Selector
-from fedpick.theory.problem import Problem
+from fedpick.theory.problem import Problem, rounding_error
 from fedpick.theory.selection_probability import ExpectedWeights, Method, expected_seats, monte_carlo_weights
 from fedpick.validation import natural, one_of, require
 
@@ -56,9 +56,10 @@ def skew(
     >>> round(skew(PowerOfChoice(m=1, d=2), problem, w=[0.5]).value, 6)  # 1.125 / (0.5 (0.125 + 1.125))
     1.8
     """
-    losses, gap = problem.values(w), problem.values(w if at is None else at) - problem.lowest
-    whole = problem.share @ gap
-    require("skew", "F(w') - sum p_k F_k*", whole, "above 0", lambda x: x > 0)
+    losses, there = problem.values(w), problem.values(w if at is None else at)
+    gap = there - problem.lowest
+    whole, least = problem.share @ gap, rounding_error(there)
+    require("skew", "F(w') - sum p_k F_k*", whole, f"above rounding errors, {least:.2g}", lambda x: x > least)
     seats = expected_seats(selector, problem.share, losses, method=method, draws=draws, seed=seed)
     error = seats.error @ np.abs(gap) / whole
     if seats.method.startswith("Monte"):
@@ -134,9 +135,11 @@ def skews(
         return np.asarray((weight * gap).sum(axis=1) / (gap @ problem.share))
 
     weight, _, how = seats_at(points)
-    gap = problem.values(points) - problem.lowest
-    whole = gap @ problem.share
-    require("skews", "F(w) - sum p_k F_k*", whole, "above 0 at every point", lambda x: x > 0)
+    there = problem.values(points)
+    gap = there - problem.lowest
+    whole, least = gap @ problem.share, np.array([rounding_error(each) for each in there])
+    rule = f"above rounding errors, {least.max():.2g}, at every point"
+    require("skews", "F(w) - sum p_k F_k*", whole, rule, lambda x: x > least)
     low = weight @ gap.T / whole[None, :] if pairs == "all" else ((weight * gap).sum(axis=1) / whole)[:, None]
     high = low.min(axis=1) if agree else (weight @ gap_at_optimum[0]) / (gap_at_optimum[0] @ problem.share)
     rho_bar, rho_tilde, number = float(low.min()), float(high.max()), len(points)
