@@ -137,7 +137,8 @@ def test_a_state_that_is_not_whole_or_foreign_is_refused_and_the_one_before_is_u
 
 def test_a_folder_of_another_federation_is_not_overwritten(tmp_path):
     started(tmp_path, 3)
-    with pytest.raises(ValueError, match="its settings differ from these; give this federation a folder of its own"):
+    which = r"selector was PowerOfChoice\(m=2, d=4, .*\), and is now PowerOfChoice\(m=2, d=5, .*\)"
+    with pytest.raises(ValueError, match=rf"differ from these \({which}\); give this federation a folder of its own"):
         started(tmp_path, 3, selector=PowerOfChoice(m=2, d=5))
 
 

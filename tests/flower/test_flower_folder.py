@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, FedAvgM
 from support.fake_grid import FakeGrid, named_app, plain_app, zeros
 
 from fedpick import PowerOfChoice, Rand
@@ -87,12 +87,56 @@ def test_the_folder_of_another_federation_is_refused(tmp_path):
     names = {k: f"a{k}" for k in range(4)}
     started(tmp_path, 3, named_app(names))
     other = ArrayRecord({"w": Array(np.ones(3, np.float32))})
-    with pytest.raises(ValueError, match=r"it began with another model and has other clients, got .*name=a0"):
+    with pytest.raises(ValueError, match=r"and none of the clients that are here is of it, got .*name=a0"):
         started(tmp_path, 3, named_app({k: f"b{k}" for k in range(4)}), other)
     again, _ = started(tmp_path, 4, named_app(names), other)  # a first model that is random each time
     assert len(again.history.rows) == 4
     mixed, _ = started(tmp_path, 5, named_app({**names, 0: "new"}), other)
     assert len(mixed.history.rows) == 5
+
+
+def test_other_clients_are_another_federation_although_it_begins_with_the_same_model(tmp_path):
+    started(tmp_path, 2, named_app({k: f"a{k}" for k in range(4)}))
+    with pytest.raises(ValueError, match=r"folder must be of this federation, and none of the clients .*\['name=a0'"):
+        started(tmp_path, 3, named_app({k: f"b{k}" for k in range(4)}))
+    again, _ = started(tmp_path, 3, named_app({0: "a0", 1: "b1", 2: "b2", 3: "b3"}))  # some have left, others joined
+    assert len(again.history.rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("changed", "which"),
+    [
+        ({"seed": 5}, "seed was 4, and is now 5"),
+        ({"clients": 5}, "clients was 4, and is now 5"),
+        ({"selector": Rand(m=2)}, r"selector was PowerOfChoice\(m=2, d=4, .*\), and is now Rand\(m=2.*\)"),
+        ({"strategy": FedAvgM(fraction_evaluate=0.0)}, "strategy was FedAvg, and is now FedAvgM"),
+        ({"model": zeros(5)}, r"model was \{'w': \(3,\)\}, and is now \{'w': \(5,\)\}"),
+        ({"size_cap": None}, "size_cap was 2, and is now None"),
+        ({"loss_range": (0, 9.5)}, r"loss_range was \(0, inf\), and is now \(0, 9.5\)"),
+        ({"fallback": "skip"}, "fallback was 'rand', and is now 'skip'"),
+        ({"weights": "examples"}, "weights was 'selection', and is now 'examples'"),
+        ({"identity": "node"}, "identity was 'reported', and is now 'node'"),
+        ({"sizes": {"partition-id=1": 5.0}}, r"sizes\['partition-id=1'\] was 7, and is now 5"),
+        ({"sizes": None, "batch": 8}, r"batch was None, and is now 8; sizes\['partition-id=1'\] was 7, and is now not given"),
+    ],
+)
+def test_the_setting_that_differs_from_those_of_the_folder_is_named(tmp_path, changed, which):
+    def play(rounds, **changed):
+        settings = {"strategy": FedAvg(fraction_evaluate=0.0), "selector": PowerOfChoice(m=2, d=4), **changed}
+        inside = settings.pop("strategy"), settings.pop("selector")
+        model = settings.pop("model", zeros())
+        given = {"seed": 4, "clients": 4, "size_cap": 2.0, "sizes": {"partition-id=1": 7}, **OPTIONS, **settings}
+        ours = Selecting(*inside, folder=tmp_path, **given)
+        ours.start(FakeGrid(plain_app(), range(4)), model, num_rounds=rounds, timeout=0.3)
+        return ours
+
+    play(1)
+    whole = rf"^Selecting: state '.*' belongs to another run: its settings differ from these \({which}\); give this"
+    with pytest.raises(ValueError, match=whole):
+        play(2, **changed)
+    waiting = {"poll_timeout": 0.5, "outage": 1.0, "min_clients": 2, "quarantine": 3, "size_cap": 2, "seed": np.int64(4)}
+    more = {"sizes": {"partition-id=1": 7.0, "partition-id=9": 3}}  # of a client that joins later
+    assert len(play(2, **waiting, **more).history.rows) == 2
 
 
 def test_damaged_states_do_not_have_new_ones_deleted(tmp_path):

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from fedpick.config import unstructure
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.history import History
+from fedpick.flower.options import Options
 from fedpick.flower.watch import Watch
 from fedpick.protocol import Selector, payload
 from fedpick.storage import ForeignStateError, Journal, RunStore, State, StateError, load_state, save_state
@@ -95,8 +96,7 @@ class Checkpointer:
 
     folder: Path
     selector: Selector[Any]
-    seed: int
-    num_clients: int | None  # as expected
+    options: Options
     strategies: list[str]  # the classes of the wrapped strategy, the outermost first
     model: ArrayRecord  # the first one
     entered: int = 0  # rounds that are in the journal
@@ -117,10 +117,17 @@ class Checkpointer:
     @property
     def owner(self) -> str:
         """All that must be the same for a state to be resumed."""
-        number = self.num_clients or "any number of"
+        number = self.options.clients or "any number of"
+        named = self.settings
+        return f"{named['selector']}, seed {self.options.seed}, {number} clients, {self.strategies}, model {named['model']}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The same by name, with the options that decide; an option that is added later is not compared."""
         shapes = {name: tuple(array.shape) for name, array in self.model.items()}
-        text = f"{self.selector!r}, seed {self.seed}, {number} clients, {self.strategies}, model {shapes}"
-        return re.sub(r" at 0x[0-9a-f]+", "", text)
+        selector = re.sub(r" at 0x[0-9a-f]+", "", repr(self.selector))
+        strategy = " of ".join(self.strategies)
+        return {"selector": selector, "strategy": strategy, "model": str(shapes), **self.options.decisions}
 
     def save(self, state: ServerState, at_end: bool = False) -> None:
         """Write the state and the history; the last two states are kept, and that of the last good model.
@@ -132,7 +139,7 @@ class Checkpointer:
         self.entered = state.rounds
         content = state.to_state()
         content.facts["first_model"] = self.first_model
-        save_state(self._path(state.rounds), content, owner=self.owner, what=WHAT)
+        save_state(self._path(state.rounds), content, owner=self.owner, what=WHAT, settings=self.settings)
         for old in self._paths()[:-KEPT]:
             if old != self._path(state.watch.good):
                 old.unlink(missing_ok=True)
@@ -158,10 +165,10 @@ class Checkpointer:
             "name": f"Flower, {' of '.join(self.strategies)}",
             "selector": _describe(self.selector),
             "rounds": state.rounds,
-            "seeds": [self.seed],
+            "seeds": [int(self.options.seed)],
         }
         about = {
-            "seed": self.seed,
+            "seed": int(self.options.seed),
             "experiment": experiment,
             "clients": state.clients.identities,
             "model_bytes": model_bytes,
@@ -214,7 +221,7 @@ class Checkpointer:
             return None
 
     def _load(self, path: Path) -> ServerState:
-        state = load_state(path, owner=self.owner, what=WHAT)
+        state = load_state(path, owner=self.owner, what=WHAT, settings=self.settings)
         try:
             if path != self._path(state.facts["rounds"]):
                 raise ValueError(f"it says that it is of {state.facts['rounds']} rounds")

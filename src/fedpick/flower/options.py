@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from fedpick.validation import check_kind, check_path, natural, one_of, require
 
 OWNER = "Selecting"
 MOST_CLIENTS = 10_000_000
+# What a run that resumes may change: how long it waits, and where it is kept.
+CHANGEABLE = ("wait", "poll_timeout", "quarantine", "min_clients", "outage", "folder")
 RESUME = "start the run again when clients are back, or mended: with a folder, it resumes"
 
 
@@ -99,3 +101,22 @@ class Options:
     def size_limits(self) -> SizeLimits:
         """What bounds the sizes that clients claim."""
         return SizeLimits(self.size_cap, self.sizes or {}, self.size_caps or {})
+
+    @property
+    def decisions(self) -> dict[str, str]:
+        """The options that decide who trains and what is made of it, as texts; what is said of a client by its own."""
+        given = {each.name: getattr(self, each.name) for each in fields(Options) if each.name not in CHANGEABLE}
+        of_clients = {name: given.pop(name) or {} for name in ("sizes", "size_caps")}
+        found = {name: _as_text(value) for name, value in given.items()}
+        for name, values in of_clients.items():
+            found |= {f"{name}[{identity!r}]": _as_text(value) for identity, value in values.items()}
+        return found
+
+
+def _as_text(value: Any) -> str:
+    """A value of an option, alike for numbers that are equal."""
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_as_text, value))})"
+    if _is_number(value):
+        return str(int(value)) if float(value).is_integer() else repr(float(value))
+    return repr(value)

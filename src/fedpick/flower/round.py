@@ -70,7 +70,8 @@ class Adapter:
         elif self.options.folder is not None:
             first_model = self._resume(arrays, Path(self.options.folder))
             if grid is not None and self.skip and self.state.first_model != first_model:
-                self._check_clients(grid)
+                LOG.info("fedpick: this first model is not the one of the folder, whose own goes on")
+                self._roll_call(self._queries(self.skip, grid))  # it may be of another federation
         if not self.skip:  # with this model
             self.recovery.begin(self.state, arrays)
 
@@ -81,8 +82,7 @@ class Adapter:
 
     def _resume(self, arrays: ArrayRecord, folder: Path) -> str:
         strategies = [type(layer).__name__ for layer in self.wrapped.layers]
-        seed, num_clients = self.options.seed, self.options.clients
-        self.checkpointer = Checkpointer(folder, self.selector, seed, num_clients, strategies, arrays)
+        self.checkpointer = Checkpointer(folder, self.selector, self.options, strategies, arrays)
         self.checkpointer.open()
         state = self.checkpointer.restore()
         if state is not None:
@@ -258,21 +258,17 @@ class Adapter:
         keys = (self.wrapped.arrays_key, self.wrapped.setting("configrecord_key", "config"))
         return Queries(grid, self.state, self.options, server_round, *keys)
 
-    def _check_clients(self, grid: Grid) -> None:
-        """Refuse the folder of a federation that began with another model and has none of the clients that are here."""
-        table, known = self.state.clients, self.state.clients.named()
-        self._roll_call(self._queries(self.skip, grid))
-        here = {table.identities[client] for client in table.node_of}
-        if known and here and not known & here:
-            rule = "must be of this federation: it began with another model and has other clients"
-            folder, some = str(self.options.folder), sorted(known)[:3]
-            raise ValueError(f"Selecting: folder {rule}, got {folder!r} with {some}; give this one a folder of its own")
-
     def _roll_call(self, queries: Queries) -> None:
         """Bring the table of clients up to date, and the selector's memory to its length."""
         state, rows, first = self.state, len(self.state.clients), not self.state.clients.called
+        known = state.clients.named() if first else set()
         wanted = max(self.options.clients or 0, self.selector.m or 1, self.wrapped.setting("min_available_nodes", 1))
         queries.roll_call(wanted, again="leaving" in needs(self.selector))
+        here = {state.clients.identities[client] for client in state.clients.node_of}
+        if known and here and not known & here:
+            rule = "must be of this federation, and none of the clients that are here is of it"
+            folder, some = str(self.options.folder), sorted(known)[:3]
+            raise ValueError(f"Selecting: folder {rule}, got {folder!r} with {some}; give this one a folder of its own")
         if state.memory is None or len(state.clients) != rows:
             state.memory = resize_memory(self.selector, state.memory, len(state.clients))
         if first or len(state.clients) != rows:

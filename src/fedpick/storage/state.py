@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,7 +36,9 @@ class ForeignStateError(StateError):
     """A state file that is complete, but of another version or another owner."""
 
 
-def save_state(path: str | Path, state: State, *, owner: str, what: str) -> None:
+def save_state(
+    path: str | Path, state: State, *, owner: str, what: str, settings: Mapping[str, str] | None = None
+) -> None:
     """Write a state atomically.
 
     Args:
@@ -43,24 +46,27 @@ def save_state(path: str | Path, state: State, *, owner: str, what: str) -> None
         state: The facts and arrays.
         owner: What the state belongs to; ``load_state`` accepts it for the same owner only.
         what: What it is for error messages, such as "simulate: checkpoint".
+        settings: What must not differ either, by name, so that an error can say which one does.
     """
     content = io.BytesIO()
     named: dict[str, Any] = {f"array/{name}": values for name, values in state.arrays.items()}
     np.savez(content, facts=np.asarray(json.dumps(state.facts)), **named)
     payload = content.getbuffer()
     head = {"format": FORMAT, "version": VERSION, "owner": owner, "sha256": hashlib.sha256(payload).hexdigest()}
+    head |= {"settings": dict(settings)} if settings else {}
     with atomic_file(path, owner=what) as file:
         file.write(json.dumps(head).encode() + b"\n")
         file.write(payload)
 
 
-def load_state(path: str | Path, *, owner: str, what: str) -> State:
+def load_state(path: str | Path, *, owner: str, what: str, settings: Mapping[str, str] | None = None) -> State:
     """Read what ``save_state`` wrote; raises ``StateError`` or ``ForeignStateError``, each with one sentence.
 
     Args:
         path: The file.
         owner: What the state must belong to.
         what: As for ``save_state``.
+        settings: Those of now. Each that the state was saved with must be the same; it need not have had all of them.
     """
     path, name = Path(path), f"{what} {str(path)!r}"
     try:
@@ -76,13 +82,29 @@ def load_state(path: str | Path, *, owner: str, what: str) -> State:
             raise ForeignStateError(f"{name} must be of version {VERSION}, got {shown(head['version'])}")
         if hashlib.sha256(payload).hexdigest() != head["sha256"]:
             raise ValueError("its checksum is wrong")
-        if head["owner"] != owner:
-            raise ForeignStateError(f"{name} belongs to another run: its settings differ from these")
+        others = "" if settings is None else differences(head.get("settings", {}), settings)
+        if head["owner"] != owner or others:
+            which = f" ({others})" if others else ""
+            raise ForeignStateError(f"{name} belongs to another run: its settings differ from these{which}")
         with np.load(io.BytesIO(payload), allow_pickle=False) as found:
             facts = dict(json.loads(str(found["facts"])))
             arrays = {key.removeprefix("array/"): found[key] for key in found.files if key != "facts"}
     except StateError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError, zipfile.BadZipFile) as error:
         raise StateError(f"{name} is not a complete fedpick file ({brief(error)})") from None
     return State(facts, arrays)
+
+
+def differences(saved: Mapping[str, str], given: Mapping[str, str]) -> str:
+    """Which settings are not as they were saved, each with both values.
+
+    Args:
+        saved: What was saved, by name.
+        given: What is given now; what was not saved with the others is not compared.
+
+    >>> differences({"seed": "4", "clients": "8"}, {"seed": "5", "clients": "8", "batch": "32"})
+    'seed was 4, and is now 5'
+    """
+    now = {name: given.get(name, "not given") for name in saved}
+    return "; ".join(f"{name} was {old}, and is now {now[name]}" for name, old in saved.items() if old != now[name])
