@@ -1,6 +1,7 @@
 """Private losses on Flower: clients add the noise and keep their budget, and the server decodes."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import numpy as np
@@ -50,6 +51,52 @@ def test_a_spent_budget_says_so_and_is_never_exceeded():
     replies = [metrics(answer(poll(1.0), here, 10, lambda arrays, b: 5.0, privacy=privacy)) for _ in range(5)]
     assert ["loss" in reply for reply in replies] == [True, True, True, False, False]
     assert replies[4]["budget-spent"] == 1
+
+
+def said_to(privacy, number):
+    """Whether a client, in a run of Flower that has just begun, answers each of so many polls."""
+    here = context()
+    return [privacy.disguise(2.0, poll(1.0), here) is not None for _ in range(number)]
+
+
+def test_a_budget_with_a_file_is_one_for_all_runs_and_without_it_begins_anew(tmp_path, caplog):
+    assert [said_to(Privacy(epsilon=0.5, budget=1.0), 3) for _ in range(2)] == [[True, True, False]] * 2
+    file = tmp_path / "spent.json"
+    assert said_to(Privacy(epsilon=0.5, budget=1.0, file=file), 1) == [True]
+    assert f"Privacy: file {str(file)!r} is new: nothing was spent before" in caplog.text
+    assert said_to(Privacy(epsilon=0.5, budget=1.0, file=file), 3) == [True, False, False]
+    assert said_to(Privacy(epsilon=0.5, budget=1.0, file=file), 1) == [False]
+    assert said_to(Privacy(epsilon=0.5, budget=2.0, file=file), 3) == [True, True, False]
+    reply = metrics(answer(poll(1.0), context(), 10, lambda arrays, b: 5.0, privacy=Privacy(budget=2.0, file=file)))
+    assert reply["budget-spent"] == 1
+
+
+@pytest.mark.parametrize("content", ["", '{"format": "fedpick-spending", "spe', "[1]", '{"format": "other", "spent": 0}',
+                                     '{"format": "fedpick-spending", "spent": NaN}', '{"spent": -1}', None])  # fmt: skip
+def test_a_file_that_cannot_be_read_is_an_error_and_no_fresh_budget(tmp_path, content):
+    file = tmp_path / "spent.json"
+    file.mkdir() if content is None else file.write_text(content)
+    with pytest.raises(ValueError, match=r"^Privacy: file must say what was spent, and it cannot be read \(.*\), got '.*"):
+        said_to(Privacy(file=file), 1)
+    assert content is None or file.read_text() == content
+    with pytest.raises(ValueError, match="Privacy: file must be in a folder that is there, got '.*gone/spent.json'"):
+        said_to(Privacy(file=tmp_path / "gone" / "spent.json"), 1)
+
+
+def test_answers_at_once_do_not_spend_more_than_there_is(tmp_path):
+    privacy = Privacy(epsilon=1.0, budget=10.0, file=tmp_path / "spent.json")
+    with ThreadPoolExecutor(8) as threads:
+        said = list(threads.map(lambda _: said_to(privacy, 3), range(8)))
+    assert np.sum(said) == 10
+
+
+def test_a_client_that_answers_in_bits_tells_a_server_that_announces_no_threshold(caplog):
+    grid = FakeGrid(private_app(Privacy(budget=2.0)), range(4))
+    ours = Selecting(FedAvg(fraction_evaluate=0.0), PowerOfChoice(2, 4), poll_timeout=0.2, wait=0.0, outage=0.3)
+    ours.adapter.check_reports.strict = True
+    with pytest.raises(ValueError, match=r"the server's strategy must be a fedpick.Private with the mechanism 'bit'"):
+        ours.start(grid, zeros(), num_rounds=2, timeout=0.3)
+    assert "got a poll without a threshold" in caplog.text
 
 
 def private_app(privacy):

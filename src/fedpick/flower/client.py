@@ -4,73 +4,18 @@ They are optional: the six lines in docs/flower.md do the same without fedpick. 
 """
 
 import importlib
-import math
-import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
-from fedpick.validation import natural, one_of, require
+from fedpick.flower.privacy import Privacy, settings_of
+from fedpick.validation import natural
 
 Losses = Callable[[Any, Any], Any]
 Train = Callable[[ArrayRecord, Mapping[str, Any]], tuple[ArrayRecord, Mapping[str, float]]]
 ARRAYS, METRICS = "fedpick-arrays", "fedpick-metrics"  # where a client keeps what it has trained for a poll
-SPENT = "fedpick-privacy"  # and what its answers have cost
-GRID = 1024  # steps from 0 to clip: finer digits of a noisy answer could say more than the noise hides
-
-
-@dataclass(frozen=True)
-class Privacy:
-    """How a client disguises its losses, and for how long; the server's strategy is a ``fedpick.Private`` alike.
-
-    The noise comes from the operating system's random numbers on the client, and what was spent is kept in the context
-    of the client app, which lives as long as the SuperNode. A server that asks once more gets no answer.
-
-    Args:
-        epsilon: What an answer costs.
-        budget: What all answers may cost.
-        mechanism: "bit", whether the loss is above the threshold that the server announces, or "laplace".
-        clip: The highest loss that "laplace" says, before the noise.
-    """
-
-    epsilon: float = 1.0
-    budget: float = math.inf
-    mechanism: Literal["bit", "laplace"] = "bit"
-    clip: float = 10.0
-
-    def __post_init__(self) -> None:
-        require(self, "epsilon", self.epsilon, "above 0 and at most 100", lambda x: (x > 0) & (x <= 100))
-        require(self, "budget", self.budget, "at least 0", lambda x: x >= 0)
-        one_of(self, "mechanism", self.mechanism, ("bit", "laplace"))
-        require(self, "clip", self.clip, "above 0 and at most 1e6", lambda x: (x > 0) & (x <= 1e6))
-
-    def disguise(self, loss: float, message: Message, context: Context) -> float | None:
-        """What the client says instead of its loss; None where its budget is spent, or nobody would hear it.
-
-        Args:
-            loss: The loss.
-            message: The poll, or the training message.
-            context: The context of the client app, where what was spent is kept.
-        """
-        kept: Any = context.state.metric_records[SPENT]["spent"] if SPENT in context.state else 0.0
-        spent, bit = float(kept), self.mechanism == "bit"
-        settings = _settings(message)
-        threshold = float(settings.get("fedpick-threshold", math.nan))
-        unheard = settings.get("fedpick-unheard") == 1 or (bit and math.isnan(threshold))
-        if unheard or spent + self.epsilon > self.budget * (1 + 1e-6):
-            return None
-        context.state[SPENT] = MetricRecord({"spent": spent + self.epsilon})
-        chance = secrets.SystemRandom()
-        if bit:
-            lie = chance.random() < 1 / (1 + math.exp(self.epsilon))
-            return float((loss > threshold) != lie)
-        cut = self.clip if math.isnan(loss) else min(max(loss, 0.0), self.clip)
-        noise = chance.expovariate(1.0) - chance.expovariate(1.0)
-        step = self.clip / GRID
-        return max(0.0, round((cut + noise * self.clip / self.epsilon) / step) * step)
 
 
 def answer(
@@ -106,20 +51,19 @@ def answer(
         metrics["partition-id"] = int(context.node_config["partition-id"])
     arrays = list(message.content.array_records.values())
     if arrays:
-        settings = _settings(message)
+        settings = settings_of(message)
         batch = settings.get("batch-size")
         if settings.get("fedpick-poll") == "norm":
             metrics["norm"] = _train_and_keep(arrays[0], settings, context, train)
         else:
+            if privacy is not None and not privacy.is_heard(message):
+                rule = "the server's strategy must be a fedpick.Private with the mechanism 'bit', as the client's Privacy"
+                raise ValueError(f"answer: {rule}, got a poll without a threshold")
             said: float | None = float(loss(arrays[0], batch if isinstance(batch, int) else None))
             said = said if privacy is None or said is None else privacy.disguise(said, message, context)
             metrics |= {"budget-spent": 1} if said is None else {"loss": said}
     content["metrics"] = MetricRecord(metrics)
     return Message(content, reply_to=message)
-
-
-def _settings(message: Message) -> dict[str, Any]:
-    return {key: value for record in message.content.config_records.values() for key, value in record.items()}
 
 
 def _train_and_keep(arrays: ArrayRecord, settings: Mapping[str, Any], context: Context, train: Train | None) -> float:
@@ -143,7 +87,7 @@ def kept_update(message: Message, context: Context) -> Message | None:
     if METRICS not in context.state:
         return None
     metrics = dict(context.state.metric_records[METRICS])
-    settings = _settings(message)
+    settings = settings_of(message)
     if metrics.pop("server-round") != settings.get("server-round"):
         return None
     content = RecordDict({"arrays": context.state.array_records[ARRAYS], "metrics": MetricRecord(metrics)})

@@ -6,6 +6,7 @@ from fedpick.storage.journal import Journal
 from fedpick.storage.ownership import check_own, is_own
 from fedpick.storage.provenance import Provenance, device, file_sha256, plain_numbers, usable_cores, versions
 from fedpick.storage.run_store import RunStore, StoredRun, is_table_of_runs
+from fedpick.storage.spending import spend
 from fedpick.storage.state import ForeignStateError, State, StateError, load_state, save_state
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "load_state",
     "plain_numbers",
     "save_state",
+    "spend",
     "usable_cores",
     "versions",
     "write_atomic",
