@@ -117,7 +117,10 @@ def test_other_clients_are_another_federation_although_it_begins_with_the_same_m
         ({"weights": "examples"}, "weights was 'selection', and is now 'examples'"),
         ({"identity": "node"}, "identity was 'reported', and is now 'node'"),
         ({"sizes": {"partition-id=1": 5.0}}, r"sizes\['partition-id=1'\] was 7, and is now 5"),
-        ({"sizes": None, "batch": 8}, r"batch was None, and is now 8; sizes\['partition-id=1'\] was 7, and is now not given"),
+        (
+            {"sizes": None, "batch": 8},
+            r"batch was None, and is now 8; sizes\['partition-id=1'\] was 7, and is now not given",
+        ),
     ],
 )
 def test_the_setting_that_differs_from_those_of_the_folder_is_named(tmp_path, changed, which):
@@ -134,7 +137,14 @@ def test_the_setting_that_differs_from_those_of_the_folder_is_named(tmp_path, ch
     whole = rf"^Selecting: state '.*' belongs to another run: its settings differ from these \({which}\); give this"
     with pytest.raises(ValueError, match=whole):
         play(2, **changed)
-    waiting = {"poll_timeout": 0.5, "outage": 1.0, "min_clients": 2, "quarantine": 3, "size_cap": 2, "seed": np.int64(4)}
+    waiting = {
+        "poll_timeout": 0.5,
+        "outage": 1.0,
+        "min_clients": 2,
+        "quarantine": 3,
+        "size_cap": 2,
+        "seed": np.int64(4),
+    }
     more = {"sizes": {"partition-id=1": 7.0, "partition-id=9": 3}}  # of a client that joins later
     assert len(play(2, **waiting, **more).history.rows) == 2
 

@@ -71,15 +71,27 @@ def test_a_budget_with_a_file_is_one_for_all_runs_and_without_it_begins_anew(tmp
     assert reply["budget-spent"] == 1
 
 
-@pytest.mark.parametrize("content", ["", '{"format": "fedpick-spending", "spe', "[1]", '{"format": "other", "spent": 0}',
-                                     '{"format": "fedpick-spending", "spent": NaN}', '{"spent": -1}', None])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        '{"format": "fedpick-spending", "spe',
+        "[1]",
+        '{"format": "other", "spent": 0}',
+        '{"format": "fedpick-spending", "spent": NaN}',
+        '{"spent": -1}',
+        None,  # a folder
+    ],
+)
 def test_a_file_that_cannot_be_read_is_an_error_and_no_fresh_budget(tmp_path, content):
     file = tmp_path / "spent.json"
     file.mkdir() if content is None else file.write_text(content)
-    with pytest.raises(ValueError, match=r"^Privacy: file must say what was spent, and it cannot be read \(.*\), got '.*"):
+    with pytest.raises(
+        ValueError, match=r"^Privacy: file must say what was spent, and it cannot be read \(.*\), got '.*"
+    ):
         said_to(Privacy(file=file), 1)
     assert content is None or file.read_text() == content
-    with pytest.raises(ValueError, match="Privacy: file must be in a folder that is there, got '.*gone/spent.json'"):
+    with pytest.raises(ValueError, match=r"Privacy: file must be in a folder that is there, got '.*gone/spent\.json'"):
         said_to(Privacy(file=tmp_path / "gone" / "spent.json"), 1)
 
 

@@ -8,6 +8,7 @@ from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 
 from fedpick import strategy
+from fedpick.compare import load_report
 from fedpick.flower import Selecting
 from fedpick.flower.history import server_metrics
 
@@ -154,3 +155,76 @@ def spent(message, answer):
     reply = without("loss")(message, answer)
     reply.content["metrics"]["budget-spent"] = 1
     return reply
+
+
+def reporting(identity=True, size=True):
+    """A client that reports who it is and how much data it has, or not; all that do not are named alike."""
+
+    def fault(message, answer):
+        reply = answer() if size else without("num-examples")(message, answer)
+        if not identity and message.metadata.message_type == "query.loss":
+            reply.content["metrics"]["partition-id"] = 0
+        return reply
+
+    return fault
+
+
+def stored(folder, faults, strict=False, clients=6, evaluate=0.0, rounds=3, selector=None):
+    """The report on a run of pow-d with these faults."""
+    grid = FakeGrid(plain_app(), range(clients))
+    grid.faults = faults
+    ours = Selecting(
+        FedAvg(fraction_evaluate=evaluate), selector or strategy("pow-d", m=2, d=4), folder=folder, wait=0.1, outage=0.5
+    )
+    ours.adapter.check_reports.strict = strict
+    ours.start(grid, zeros(), num_rounds=rounds, timeout=0.5)
+    return load_report(folder)
+
+
+def test_clients_that_all_have_one_name_are_told_and_are_no_trial(tmp_path):
+    faults = dict.fromkeys(range(6), reporting(identity=False))
+    said = "5 nodes took no part, with a name or partition-id that another one has."
+    assert stored(tmp_path / "told", faults).remarks[0] == said
+    rule = "clients must each report a name or partition-id of their own, as context.node_config has it"
+    with pytest.raises(ValueError, match=f"^Selecting: {rule}, got partition-id=0 from 5 more nodes than one$"):
+        stored(tmp_path / "trial", faults, strict=True)
+    assert not (tmp_path / "trial" / "runs").exists() or not list((tmp_path / "trial" / "runs").iterdir())
+
+
+def test_clients_without_a_size_are_told(tmp_path, caplog):
+    some = stored(tmp_path / "some", dict.fromkeys([1, 4], reporting(size=False)))
+    assert some.remarks == (
+        "2 of 6 clients report no num-examples: the median of the others counts instead, and 1 where nobody does.",
+    )
+    assert caplog.text.count("partition-id=4 reports no num-examples, and counts as 35") == 1
+    assert stored(tmp_path / "all", dict.fromkeys(range(6), reporting(size=False))).remarks[0].startswith("6 of 6")
+    assert stored(tmp_path / "none", {}).remarks == ()
+
+
+def test_polls_without_an_answer_are_told_and_spent_budgets_are_none(tmp_path):
+    mute = only("query.loss", saying(loss=float("nan")))
+    report = stored(tmp_path / "some", {5: mute})
+    asked = sum(len(each.asked) for each in report.polls)
+    assert report.remarks == (
+        f"1 of {asked} polls had no valid answer: who does not answer is not trained in that round.",
+    )
+    whole = stored(tmp_path / "all", dict.fromkeys(range(6), mute), rounds=1).remarks
+    assert whole[0].endswith("is not trained in that round. The strategy chose without losses.")
+    assert stored(tmp_path / "spent", {5: only("query.loss", spent)}).remarks == ()
+
+
+def test_evaluations_of_other_clients_in_equal_number_are_told(tmp_path):
+    def away(number):
+        return only("evaluate", lambda m, a: a() if m.content["config"]["server-round"] == number else without_all(a()))
+
+    def without_all(reply):
+        reply.content["metrics"] = MetricRecord({"num-examples": -1})
+        return reply
+
+    said = (
+        "Evaluations on clients are of 3 clients, but not always of these: what they measure is not of the same "
+        "clients in all rounds."
+    )
+    report = stored(tmp_path / "others", {0: away(1), 1: away(2)}, clients=4, evaluate=1.0, rounds=2)
+    assert report.remarks == (said,)
+    assert stored(tmp_path / "same", {}, clients=4, evaluate=1.0, rounds=2).remarks == ()

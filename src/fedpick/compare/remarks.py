@@ -16,14 +16,15 @@ LAST_POLLS = 200  # rounds of which a page says who was asked
 
 
 def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[StoredRun]) -> tuple[str, ...]:
-    """How many updates were lost, and whether evaluations are of different numbers of clients.
+    """What clients do not report, how many updates and answers were lost, and whether evaluations are of the same.
 
     Args:
         names: The strategies.
         results: The result of each.
         runs: All of their runs, as they are stored.
     """
-    return tuple(filter(None, (_lost(names, results), _evaluated(runs, several=len(runs) > 1))))
+    found = (_missing(runs), _unanswered(runs), _lost(names, results), _evaluated(runs))
+    return tuple(filter(None, found))
 
 
 def remark_on_test_set(compared: Comparison, samples: int) -> str:
@@ -92,14 +93,51 @@ def _lost(names: Sequence[str], results: Sequence[Result]) -> str:
     return f"{listed(whose)} did not come back, or could not be used."
 
 
-def _evaluated(runs: Sequence[StoredRun], several: bool) -> str:
-    """The numbers of clients that evaluations are of, where they differ; runs of before do not say them."""
-    numbers = np.concatenate([run.arrays.get("evaluations/clients", np.zeros(0, np.int32)) for run in runs])
-    known = numbers[numbers > 0]
-    if not known.size or known.min() == known.max():
+def _missing(runs: Sequence[StoredRun]) -> str:
+    """What clients do not say; runs of before do not tell."""
+    told = [run.about["missing"] for run in runs if "missing" in run.about]
+    most = {name: max(each[name] for each in told) for name in told[0]} if told else {}
+    said = {
+        "num-examples": "report no num-examples: the median of the others counts instead, and 1 where nobody does",
+        "name": "report neither a name nor a partition-id: picks cannot be repeated, and who restarts is a new client",
+    }
+    found = [f"{most[name]} of {most['clients']} clients {what}." for name, what in said.items() if most.get(name)]
+    if number := most.get("own name"):
+        found.append(f"{counted(number, 'node')} took no part, with a name or partition-id that another one has.")
+    return " ".join(found)
+
+
+def _unanswered(runs: Sequence[StoredRun]) -> str:
+    """How many of the polls of each strategy had no valid answer; whose privacy budget is spent need not answer."""
+    counts: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        losses = run.arrays.get("polls/loss", np.zeros(0))
+        silent = int(np.isnan(losses).sum() - run.arrays.get("polls/spent", np.zeros(1)).sum())
+        kind = str(run.about["experiment"].get("selector", {}).get("kind"))
+        before = counts.get(kind, (0, 0))
+        counts[kind] = (before[0] + silent, before[1] + len(losses))
+    whose = " of {}" if len(counts) > 1 else ""
+    lost = [f"{n} of {total} polls{whose.format(kind)}" for kind, (n, total) in counts.items() if n]
+    if not lost:
         return ""
-    where = "rounds and runs" if several else "rounds"
-    return (
-        f"Evaluations on clients are of {known.min()} to {known.max()} clients: what they measure is not of the same "
-        f"clients in all {where}."
-    )
+    none = " The strategy chose without losses." if all(n == total for n, total in counts.values()) else ""
+    return f"{listed(lost)} had no valid answer: who does not answer is not trained in that round.{none}"
+
+
+def _evaluated(runs: Sequence[StoredRun]) -> str:
+    """Of whom evaluations are, where that differs; runs of before do not say it.
+
+    Clients without a name are others in each run.
+    """
+    parts = [{name: run.arrays.get(f"evaluations/{name}") for name in ("clients", "checksum")} for run in runs]
+    numbers = np.concatenate([np.zeros(0, np.int32) if part["clients"] is None else part["clients"] for part in parts])
+    known = numbers[numbers > 0]
+    where = "rounds and runs" if len(runs) > 1 else "rounds"
+    same = f"what they measure is not of the same clients in all {where}."
+    if known.size and known.min() < known.max():
+        return f"Evaluations on clients are of {known.min()} to {known.max()} clients: {same}"
+    who = [set(part["checksum"][part["clients"] > 0].tolist()) for part in parts if part["checksum"] is not None]
+    nameless = any(str(name).startswith("node=") for run in runs for name in run.about.get("clients", ()))
+    if any(len(each) > 1 for each in who) or (not nameless and len(set().union(*who)) > 1):
+        return f"Evaluations on clients are of {known[0]} clients, but not always of these: {same}"
+    return ""

@@ -119,7 +119,8 @@ class Checkpointer:
         """All that must be the same for a state to be resumed."""
         number = self.options.clients or "any number of"
         named = self.settings
-        return f"{named['selector']}, seed {self.options.seed}, {number} clients, {self.strategies}, model {named['model']}"
+        what = f"{named['selector']}, seed {self.options.seed}, {number} clients"
+        return f"{what}, {self.strategies}, model {named['model']}"
 
     @property
     def settings(self) -> dict[str, str]:
@@ -174,6 +175,7 @@ class Checkpointer:
             "model_bytes": model_bytes,
             "seconds": round(sum(row.seconds for row in state.history.rows), 3),
         }
+        about["missing"] = state.clients.missing()
         if state.history.notes:
             about["notes"] = [[number, why] for number, why in state.history.notes.items()]
         identity = hashlib.sha256(self.owner.encode()).hexdigest()[:16]

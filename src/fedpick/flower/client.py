@@ -57,7 +57,9 @@ def answer(
             metrics["norm"] = _train_and_keep(arrays[0], settings, context, train)
         else:
             if privacy is not None and not privacy.is_heard(message):
-                rule = "the server's strategy must be a fedpick.Private with the mechanism 'bit', as the client's Privacy"
+                rule = (
+                    "the server's strategy must be a fedpick.Private with the mechanism 'bit', as the client's Privacy"
+                )
                 raise ValueError(f"answer: {rule}, got a poll without a threshold")
             said: float | None = float(loss(arrays[0], batch if isinstance(batch, int) else None))
             said = said if privacy is None or said is None else privacy.disguise(said, message, context)

@@ -59,6 +59,7 @@ class ClientTable:
         self.node_of: dict[int, int] = {}  # client -> node
         self.client_at: dict[int, int] = {}  # node -> client
         self.unknown_nodes: dict[int, tuple[int, int]] = {}  # node that did not say who it is -> failures, next call
+        self.refused: dict[int, str] = {}  # node that reports another one's identity, or another than before
         self.called = False  # whether this run of the server has called the roll; its first call waits
         self.warned = False  # that a client has no stable identity
         self._rows: dict[str, int] = {}
@@ -85,6 +86,7 @@ class ClientTable:
         self.silent[client] = False
         self.node_of[client], self.client_at[node], self.last_node[client] = node, client, node
         self.unknown_nodes.pop(node, None)
+        self.refused.pop(node, None)
         return client
 
     def holder(self, identity: str) -> int | None:
@@ -173,9 +175,22 @@ class ClientTable:
         taken = np.array([identity is not None for identity in self.identities])
         return np.where(np.isnan(size), np.where(taken, median, 0.0), size)
 
+    def missing(self) -> dict[str, int]:
+        """How many clients do not say what they should: their size, who they are, or that as nobody else."""
+        named = [identity for identity in self.identities if identity is not None]
+        nameless = sum(name.startswith("node=") for name in named) if self.warned else 0
+        sizeless = len(self._without_size())
+        return {"clients": len(named), "num-examples": sizeless, "name": nameless, "own name": len(self.refused)}
+
     def warn_of_claims(self) -> None:
-        """Log each claim of a size that counts for less, once."""
+        """Log each claim of a size that counts for less, and who makes none, once."""
         size = self.sizes()
+        for client in self._without_size():
+            if (client, -1.0) not in self._warned_of:
+                self._warned_of.add((client, -1.0))
+                LOG.warning(
+                    "fedpick: %s reports no num-examples, and counts as %g", self.identities[client], size[client]
+                )
         for client in np.flatnonzero(self.size > size).tolist():
             claim = (client, float(self.size[client]))
             if claim not in self._warned_of:
@@ -210,6 +225,11 @@ class ClientTable:
         for name in cls.COLUMNS:
             setattr(table, name, columns.get(name, getattr(table, name)))  # a state of before has fewer
         return table
+
+    def _without_size(self) -> list[int]:
+        """The clients of whom nobody says how large they are."""
+        unknown = np.flatnonzero(np.isnan(self.size)).tolist()
+        return [k for k in unknown if self.identities[k] is not None and self.identities[k] not in self.limits.known]
 
     def _connected(self) -> NDArray[np.bool_]:
         found = np.zeros(len(self), bool)

@@ -6,6 +6,7 @@ clients come from Flower's evaluation on clients, ``test_loss`` and ``test_accur
 
 import logging
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from fedpick.protocol import Selector
 LOG = logging.getLogger("flwr.fedpick")
 COUNTS = ("available", "polled", "trained", "returned")
 EVALUATED = "eval_clients"  # how many clients an evaluation is of
+EVALUATORS = "eval_clients_checksum"  # and which
 COSTS = ("poll_samples", "train_samples", "seconds")
 
 
@@ -39,6 +41,7 @@ class RoundRow(NamedTuple):
     seconds: float
     asked: tuple[int, ...] = ()
     answers: tuple[float, ...] = ()
+    spent: int = 0  # of those asked, who did not answer because their privacy budget is spent
 
 
 LOST = RoundRow([], [], math.nan, 0, 0, 0, 0, math.nan, math.nan, math.nan)
@@ -134,6 +137,9 @@ class History:
         found["evaluations/clients"] = np.array(
             [self.measured.get(t, {}).get(EVALUATED, 0) for t in evaluated], np.int32
         )
+        found["evaluations/checksum"] = np.array(
+            [self.measured.get(t, {}).get(EVALUATORS, 0) for t in evaluated], np.int64
+        )
         found |= {"records/clients": clients, "records/weights": weights}
         for name in ("train_loss", *COUNTS, *COSTS):
             kind = np.int32 if name in COUNTS else np.float32
@@ -144,6 +150,7 @@ class History:
         if polls:
             found["polls/round"] = np.asarray([t for t, _, _ in polls], np.int32)
             found["polls/client"] = np.asarray([k for _, k, _ in polls], np.int32)
+            found["polls/spent"] = np.asarray([row.spent for row in self.rows], np.int32)
             found["polls/loss"] = np.asarray([loss for _, _, loss in polls], np.float32)
         for name in self.status[0] if self.status else ():
             found[f"records/{name}"] = np.asarray([line[name] for line in self.status], np.float32)
@@ -153,7 +160,7 @@ class History:
         """The last value of each metric and the total costs; None where unknown."""
         final: dict[str, float | None] = dict.fromkeys(METRICS)
         for _, values in sorted(self.measured.items()):
-            final |= {name: _finite(value) for name, value in values.items() if name != EVALUATED}
+            final |= {name: _finite(value) for name, value in values.items() if name in METRICS}
         polled, trained, returned = (sum(getattr(row, name) for row in self.rows) for name in COUNTS[1:])
         costs = {name: _finite(math.fsum(getattr(row, name) for row in self.rows)) for name in COSTS}
         costs = {**traffic(polled, trained, returned, model_bytes=model_bytes, payload=payload), **costs}
@@ -171,6 +178,15 @@ def client_metrics(replies: Sequence[Message], key: str, strict: bool = False) -
     values = {"loss": loss, "accuracy": np.array([_part(each, strict) for each in accuracy])}
     over_clients = {name: float(function(values[measured])) for name, (measured, function) in OVER_CLIENTS.items()}
     return {"loss": float(np.average(loss, weights=weights)), **over_clients, EVALUATED: len(replies)}
+
+
+def evaluators(identities: Sequence[str | None]) -> dict[str, float]:
+    """A number for whom an evaluation is of, whatever their order.
+
+    >>> evaluators(["name=a", "name=b"]) == evaluators(["name=b", "name=a"]) != evaluators(["name=a", "name=c"])
+    True
+    """
+    return {EVALUATORS: zlib.crc32("\n".join(sorted(map(str, identities))).encode())}
 
 
 def eval_losses(replies: Sequence[Message], clients: Mapping[str, int]) -> dict[int, float]:

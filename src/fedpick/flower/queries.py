@@ -174,6 +174,7 @@ class Queries(NamedTuple):
             )
         for identity, node in sorted(named, key=lambda entry: (identity_order(entry[0]), table.order(*entry))):
             if not self._admit(node, identity, answers.keys()):
+                table.refused[node] = identity
                 table.quarantine_node(node, self.state.rounds, self.options.quarantine)
                 continue
             client = table.join(node, identity, read_size(answers[node]), self.state.rounds)

@@ -13,6 +13,7 @@ from fedpick.flower.history import RoundRow
 from fedpick.flower.options import Options
 from fedpick.flower.selection import Choice
 from fedpick.protocol import Report, Selection, Selector, needs
+from fedpick.text import counted
 
 LOG = logging.getLogger("flwr.fedpick")
 
@@ -43,6 +44,17 @@ class ReportCheck:
             raise ValueError(f"Selecting: {said}; report it from the app's train function")
         LOG.warning("fedpick: %s: it chooses without", said)
         return said
+
+    def check_clients(self, refused: Mapping[int, str]) -> None:
+        """Raise, where this is ``strict``, if nodes were refused for who they say they are: fewer clients would play.
+
+        Args:
+            refused: What they say, by node.
+        """
+        if self.strict and refused:
+            rule = "clients must each report a name or partition-id of their own, as context.node_config has it"
+            which = sorted(set(refused.values()))[0]
+            raise ValueError(f"Selecting: {rule}, got {which} from {counted(len(refused), 'more node')} than one")
 
     def check_poll(self, rows: Sequence[RoundRow], choice: Choice | None = None, clients: int = 0) -> None:
         """Raise, where this is ``strict``, if no poll has had a valid answer and half of the clients were asked by now.

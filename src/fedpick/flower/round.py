@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedpick.flower.checkpoint import Checkpointer, ServerState
 from fedpick.flower.clients import ClientTable
-from fedpick.flower.history import History, client_metrics, eval_losses, server_metrics
+from fedpick.flower.history import History, client_metrics, eval_losses, evaluators, server_metrics
 from fedpick.flower.messages import FilteredGrid, messages_by_seat
 from fedpick.flower.options import Options
 from fedpick.flower.queries import Queries
@@ -212,7 +212,8 @@ class Adapter:
         if not usable:
             return None
         bound_examples(usable, key, self.options.size_cap)
-        self.state.history.measure(client_metrics(usable, key, self.check_reports.strict))
+        who = [table.identities[clients[reply.metadata.reply_to_message_id]] for reply in usable]
+        self.state.history.measure(client_metrics(usable, key, self.check_reports.strict) | evaluators(who))
         return self.inside.aggregate_evaluate(server_round, usable)
 
     def record_evaluations(self, evaluate: Evaluate) -> Evaluate:
@@ -264,6 +265,7 @@ class Adapter:
         known = state.clients.named() if first else set()
         wanted = max(self.options.clients or 0, self.selector.m or 1, self.wrapped.setting("min_available_nodes", 1))
         queries.roll_call(wanted, again="leaving" in needs(self.selector))
+        self.check_reports.check_clients(state.clients.refused)
         here = {state.clients.identities[client] for client in state.clients.node_of}
         if known and here and not known & here:
             rule = "must be of this federation, and none of the clients that are here is of it"

@@ -109,6 +109,7 @@ class Round(NamedTuple):
             train_samples=math.nan,  # the server does not know how many passes a client makes over its data
             seconds=time.monotonic() - self.began,
             asked=choice.asked,
+            spent=len(choice.asked) - choice.answered - len(choice.faults),
             answers=tuple(np.asarray(choice.losses)[list(choice.asked)].astype(float).tolist()) if choice.asked else (),
         )
 

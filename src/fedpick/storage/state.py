@@ -91,7 +91,16 @@ def load_state(path: str | Path, *, owner: str, what: str, settings: Mapping[str
             arrays = {key.removeprefix("array/"): found[key] for key in found.files if key != "facts"}
     except StateError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError, zipfile.BadZipFile) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        RecursionError,
+        zipfile.BadZipFile,
+    ) as error:
         raise StateError(f"{name} is not a complete fedpick file ({brief(error)})") from None
     return State(facts, arrays)
 
