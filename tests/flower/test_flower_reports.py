@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from flwr.app import MetricRecord
+from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 
@@ -76,6 +76,39 @@ def test_an_accuracy_in_per_cent_is_said_and_left_out_and_refused_in_a_trial(cap
     with pytest.raises(ValueError, match=r"must be between 0 and 1, got 70\.4"):
         server_metrics(record, strict=True)
     assert server_metrics(MetricRecord({"loss": 0.5, "accuracy": 1.0}), strict=True)["test_accuracy"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("record", "loss", "accuracy"),
+    [
+        ({"train_loss": 9.0, "test_loss": 1.0, "balanced_accuracy": 0.1, "accuracy": 0.5}, 1.0, 0.5),
+        ({"top5_accuracy": 0.9, "eval_acc": 0.5, "aux_loss": 7.0, "loss": 1.0}, 1.0, 0.5),
+        ({"train_acc": 0.99, "centralized_accuracy": 0.5, "val_loss": 1.0, "l2_loss": 3.0}, 1.0, 0.5),
+        ({"f1": 0.2, "mse_loss": 1.0, "top1_acc": 0.5}, 1.0, 0.5),  # the only one
+        ({"train_loss": 9.0, "train_accuracy": 0.9}, None, None),  # of other data
+    ],
+)
+def test_the_loss_and_the_accuracy_of_an_evaluation_are_those_of_the_test_data(record, loss, accuracy):
+    found = server_metrics(MetricRecord(record))
+    for name, value in (("test_loss", loss), ("test_accuracy", accuracy)):
+        assert found[name] == value or (value is None and found[name] != found[name])
+
+
+def test_a_server_that_measures_a_training_loss_alone_does_not_call_the_model_ruined(caplog):
+    ours = Selecting(FedAvg(fraction_evaluate=0.0), strategy("rand", m=2), wait=0.1)
+    grid = FakeGrid(plain_app(), range(4))
+    grid.faults = {3: only("train", large)}
+    ours.start(
+        grid, zeros(), num_rounds=4, timeout=0.5, evaluate_fn=lambda t, arrays: MetricRecord({"train_loss": 1.0})
+    )
+    assert "the losses broke" not in caplog.text
+
+
+def large(message, answer):
+    reply = answer()
+    w = reply.content["arrays"]["w"].numpy() * 100
+    reply.content["arrays"] = ArrayRecord({"w": Array(w)})
+    return reply
 
 
 def test_the_accuracies_of_clients_too(caplog):

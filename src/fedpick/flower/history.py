@@ -6,6 +6,7 @@ clients come from Flower's evaluation on clients, ``test_loss`` and ``test_accur
 
 import logging
 import math
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ LOG = logging.getLogger("flwr.fedpick")
 COUNTS = ("available", "polled", "trained", "returned")
 EVALUATED = "eval_clients"  # how many clients an evaluation is of
 EVALUATORS = "eval_clients_checksum"  # and which
+WORDS = {"loss": ("loss",), "acc": ("accuracy", "acc")}  # what a name must contain -> what it may be as a whole
+PREFIXES = ("test", "eval", "evaluation", "val", "valid", "validation", "server", "central", "centralized", "global")
 COSTS = ("poll_samples", "train_samples", "seconds")
 
 
@@ -202,12 +205,18 @@ def _eval_loss(reply: Message) -> list[float]:
     """The loss that an evaluation reports; none where it reports none."""
     records = list(reply.content.metric_records.values()) if reply.has_content() else []
     numbers = [{key: value for key, value in record.items() if isinstance(value, int | float)} for record in records]
-    return [_find(record, "loss") for record in numbers[:1] if any("loss" in key.lower() for key in record)]
+    return [_find(record, "loss") for record in numbers[:1] if _named(record, "loss") is not None]
 
 
 def server_metrics(record: MetricRecord, strict: bool = False) -> dict[str, float]:
     """The metrics that the server's own evaluation gives; accuracies as in ``client_metrics``."""
-    return {"test_loss": _find(record, "loss"), "test_accuracy": _part(_find(record, "acc"), strict)}
+    accuracy = _part(_find(record, "acc", training=False), strict)
+    return {"test_loss": _find(record, "loss", training=False), "test_accuracy": accuracy}
+
+
+def has_loss(record: MetricRecord) -> bool:
+    """Whether the server's own evaluation gives a loss, be it NaN."""
+    return _named(record, "loss", training=False) is not None
 
 
 def _part(accuracy: float, strict: bool) -> float:
@@ -221,12 +230,32 @@ def _part(accuracy: float, strict: bool) -> float:
     return math.nan
 
 
-def _find(metrics: Mapping[str, Any], word: str) -> float:
-    """The first number whose name contains this word, such as eval_loss; NaN where there is none."""
-    for key, value in metrics.items():
-        if word in key.lower() and isinstance(value, int | float):
-            return float(value)
-    return math.nan
+def _named(metrics: Mapping[str, Any], word: str, training: bool = True) -> str | None:
+    """The name of the number that is a model's loss or accuracy; None where there is none.
+
+    It is the one that has just this name, or it with a prefix such as test or eval; or else the first that contains it,
+    and one of training only where there is no other, if at all.
+
+    >>> _named({"train_loss": 9.0, "top5_loss": 2.0, "eval_loss": 1.0}, "loss")
+    'eval_loss'
+    """
+
+    def rank(name: str) -> int:
+        first, *rest = re.split(r"[^a-z0-9]+", name.lower())
+        known = WORDS[word]
+        if "train" in name.lower():
+            return 3
+        return 0 if first in known and not rest else 1 if first in PREFIXES and rest[-1:] and rest[-1] in known else 2
+
+    found = [key for key, value in metrics.items() if word in key.lower() and isinstance(value, int | float)]
+    found = [key for key in found if training or rank(key) < 3]
+    return min(found, key=rank) if found else None
+
+
+def _find(metrics: Mapping[str, Any], word: str, training: bool = True) -> float:
+    """That number, such as eval_loss; NaN where there is none."""
+    name = _named(metrics, word, training)
+    return math.nan if name is None else float(metrics[name])
 
 
 def _finite(number: float) -> float | None:

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Strategy
 
 from fedpick.flower.checkpoint import Checkpointer, ServerState
 from fedpick.flower.clients import ClientTable
-from fedpick.flower.history import History, client_metrics, eval_losses, evaluators, server_metrics
+from fedpick.flower.history import History, client_metrics, eval_losses, evaluators, has_loss, server_metrics
 from fedpick.flower.messages import FilteredGrid, messages_by_seat
 from fedpick.flower.options import Options
 from fedpick.flower.queries import Queries
@@ -223,7 +223,7 @@ class Adapter:
             found = None if server_round < self.skip else evaluate(server_round, arrays)
             if found is not None:
                 self.state.history.measure(measured := server_metrics(found, self.check_reports.strict))
-                if server_round == self.state.rounds and any("loss" in name.lower() for name in found):
+                if server_round == self.state.rounds and has_loss(found):
                     self.state.watch.hear("server", {SERVER: measured["test_loss"]}, server_round)
                     self.recovery.judge(self.state, server_round)
             return found
