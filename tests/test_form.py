@@ -23,7 +23,7 @@ from fedpick import (
 )
 from fedpick.protocol import check_strategy
 from fedpick.purity import is_own
-from fedpick.sim import Local, Quadratic, QuadraticModel, from_apply, simulate
+from fedpick.sim import Federation, Local, Logistic, Quadratic, QuadraticModel, from_apply, simulate
 from fedpick.tracing import check_methods
 
 K = 5
@@ -117,10 +117,6 @@ WRONG = {
     "needs what is not": ({"needs": {"luck"}}, "Mine: needs must be among expected_duration, .*, got 'luck'"),
     "sketches of no length": ({"needs": {"sketch"}}, "Mine: sketch_size must be a whole number, got None"),
     "work": ({"work": "K log K"}, "Mine: work must be one of 'K', 'K s', 'K.2', got 'K log K'"),
-    "claims that exclude each other": (
-        {"unbiased": True, "highest_loss_first": True},
-        "Mine: unbiased must be False with highest_loss_first = True, got True",
-    ),
 }
 
 
@@ -236,6 +232,21 @@ def test_what_simulate_refuses():
     model = from_apply(lambda key: jnp.float32(np.random.rand(3, 2)), lambda w, x, key: x @ w)
     with pytest.raises(ValueError, match=f"^model.init {sentence}"):
         simulate(data, model, PowerOfChoice(2, 3), Local(tau=1, b=1, eta=1e-3), rounds=2)
+
+
+def test_data_that_change_are_refused():
+    class Lots:
+        def __init__(self, draw):
+            self.draw = draw
+
+        def federation(self):
+            y = np.arange(20) % 2
+            return Federation.from_arrays(self.draw().reshape(20, 1), y, np.arange(20) % 4, test=None)
+
+    local = Local(tau=1, b=1, eta=1e-3)
+    with pytest.raises(ValueError, match=r"^Lots.federation must be a pure function: it gave other data when called"):
+        simulate(Lots(lambda: np.random.rand(20)), Logistic(), made()(2), local, rounds=1)
+    simulate(Lots(lambda: np.random.default_rng(0).random(20)), Logistic(), made()(2), local, rounds=1)
 
 
 def test_what_is_pure_passes_and_the_generators_stay_as_they_are():

@@ -58,7 +58,7 @@ def check_strategy(owner: object, selector: Any, name: str = "selector") -> None
 
 
 def check_declarations(selector: Any) -> None:
-    """Raise unless every attribute and method of a strategy is of its kind, and its claims go together."""
+    """Raise unless every attribute and method of a strategy is of its kind."""
     kind = owner_name(selector)
     if selector.m is not None:
         if isinstance(selector.m, np.ndarray | jax.Array):
@@ -82,12 +82,6 @@ def check_declarations(selector: Any) -> None:
     one_of(selector, "work", getattr(selector, "work", "K"), WORK)
     for name in sorted({*LENGTHS} & needs(selector)):
         natural(selector, LENGTHS[name], getattr(selector, LENGTHS[name], None))
-    if (
-        selector.m is not None
-        and getattr(selector, "unbiased", False)
-        and getattr(selector, "highest_loss_first", False)
-    ):
-        raise FormError(f"{kind}: unbiased must be False with highest_loss_first = True, got True")
 
 
 def _is_data(selector: Any, part: str) -> bool:

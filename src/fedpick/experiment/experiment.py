@@ -183,13 +183,12 @@ class Experiment:
         try:
             return _federation(data, getattr(data, "sha256", ""))
         except TypeError:  # a description of data that has no hash
-            return data.federation()  # type: ignore[no-any-return]
+            return sim.make_federation(data)
 
 
 @functools.lru_cache(maxsize=2)
 def _federation(data: Any, version: str) -> sim.Federation:
-    federation: sim.Federation = data.federation()
-    return federation
+    return sim.make_federation(data)
 
 
 def _reseeded(part: Any, seed: int) -> Any:

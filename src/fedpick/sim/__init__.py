@@ -24,7 +24,7 @@ from fedpick.sim.datasets import (
 from fedpick.sim.downloads import fetch_fashion_mnist, find_fashion_mnist, verify_fashion_mnist
 from fedpick.sim.federation import Federation, pixels
 from fedpick.sim.files import is_table
-from fedpick.sim.fit import check_fit
+from fedpick.sim.fit import check_fit, make_federation
 from fedpick.sim.flights import NYCFlights
 from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local, train
@@ -115,6 +115,7 @@ __all__ = [
     "from_partitioner",
     "full_losses",
     "is_table",
+    "make_federation",
     "pixels",
     "quadratic_optimum",
     "read_devices",

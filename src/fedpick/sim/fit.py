@@ -1,5 +1,6 @@
 """Whether a strategy and a world go with a federation: both are traced once, before the first round."""
 
+import time
 from typing import Any
 
 import jax
@@ -12,6 +13,36 @@ from fedpick.sim.availability import Availability, Failures
 from fedpick.sim.federation import Federation
 from fedpick.tracing import check_methods
 from fedpick.validation import owner_name
+
+QUICK = 1.0  # seconds: what takes longer to make is not made twice
+
+
+def make_federation(data: Any) -> Federation:
+    """The federation of a description; that of a user's own class is made twice, and must be the same.
+
+    Runs of other strategies, and other processes, make it again. What takes long is made once, and not compared.
+
+    Args:
+        data: The description, such as ``Synthetic(1, 1)``.
+
+    >>> from fedpick.sim import Quadratic
+    >>> make_federation(Quadratic(K=3)).num_clients
+    3
+    """
+    began = time.monotonic()
+    made: Federation = data.federation()
+    if isinstance(made, Federation) and is_own(data) and time.monotonic() - began < QUICK:
+        one, other = (jax.tree.leaves(each) for each in (made, data.federation()))
+        if len(one) != len(other) or not all(_same(*pair) for pair in zip(one, other, strict=True)):
+            why = "it gave other data when called again (NumPy's random numbers, the clock or a global variable?)"
+            how = "draw with numpy.random.default_rng of a seed that is a field"
+            raise ValueError(f"{owner_name(data)}.federation must be a pure function: {why}; {how}")
+    return made
+
+
+def _same(one: Any, other: Any) -> bool:
+    ones, others = np.asarray(one), np.asarray(other)
+    return ones.shape == others.shape and ones.tobytes() == others.tobytes()
 
 
 def check_fit(

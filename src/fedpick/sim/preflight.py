@@ -18,6 +18,7 @@ from fedpick.results import Result, idle_runs, idle_sentence
 from fedpick.sim.availability import Devices, Failures
 from fedpick.sim.classification import NamedMetric
 from fedpick.sim.federation import Federation
+from fedpick.sim.fit import make_federation
 from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local
 from fedpick.sim.memory import check_memory, tree_bytes
@@ -125,7 +126,7 @@ def resolve(data: Any, model: Any) -> tuple[Federation, Model]:
         if not data:
             raise ValueError("simulate: federation must be one, or one for each seed, got an empty list")
         data = federations_of(data)
-    federation = data.federation() if not isinstance(data, type) and hasattr(data, "federation") else data
+    federation = make_federation(data) if not isinstance(data, type) and hasattr(data, "federation") else data
     if isinstance(federation, Federation) and not isinstance(model, type) and hasattr(model, "build"):
         return federation, model.build(federation)
     return federation, model
