@@ -101,7 +101,8 @@ def trace_again(owner: str, error: type[ValueError], function: Callable[..., Any
 
 def _states() -> tuple[Any, tuple[Any, ...]]:
     """Where the random generators of all stand, Python's and NumPy's."""
-    name, words, *rest = np.random.get_state()  # type: ignore[misc]
+    state: Any = np.random.get_state()
+    name, words, *rest = state
     return random.getstate(), (name, words.tobytes(), *rest)
 
 
