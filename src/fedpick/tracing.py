@@ -27,9 +27,9 @@ def example_clients(selector: Selector[Any], K: int) -> Clients:
     ShapeDtypeStruct(shape=(10,), dtype=float32)
     """
     kinds = {fact: bool if fact == "leaving" else jnp.float32 for fact in FACTS if fact in needs(selector)}
-    facts: Any = {fact: jax.ShapeDtypeStruct((K,), kind) for fact, kind in kinds.items()}
-    size, available = (jax.ShapeDtypeStruct((K,), kind) for kind in (jnp.float32, bool))
-    return Clients(size, available, **facts)  # type: ignore[arg-type]
+    facts = {fact: _shaped((K,), kind) for fact, kind in kinds.items()}
+    size, available = (_shaped((K,), kind) for kind in (jnp.float32, bool))
+    return Clients(size, available, **facts)
 
 
 def example_report(selector: Selector[Any], K: int) -> Report:
@@ -47,7 +47,11 @@ def example_report(selector: Selector[Any], K: int) -> Report:
     shapes = {"loss": (m,), "polled": (K,), "poll_duration": (), "size": (K,)}
     shapes |= {name: (m, wide[name]) if name in wide else (m,) for name in OF_SEATS}
     asked = {name: shape for name, shape in shapes.items() if name == "loss" or name in wanted}
-    return Report(**{name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in asked.items()})
+    return Report(**{name: _shaped(shape, jnp.float32) for name, shape in asked.items()})
+
+
+def _shaped(shape: tuple[int, ...], kind: Any) -> Any:
+    return jax.ShapeDtypeStruct(shape, kind)  # type: ignore[no-untyped-call]
 
 
 def check_methods(selector: Selector[Any], K: int, *, compiled: bool = True) -> None:
@@ -89,7 +93,7 @@ def check_methods(selector: Selector[Any], K: int, *, compiled: bool = True) -> 
         return
     first = trace("init", lambda state: _check_state(name, "init", state), fixed=(K,))
     mask = trace("propose", is_mask, keys.propose, first, clients)
-    key, losses = select_key(selector, keys), jax.ShapeDtypeStruct((K,), jnp.float32)
+    key, losses = select_key(selector, keys), _shaped((K,), jnp.float32)
     selection = trace("select", lambda found: check_selection(selector, found, K), key, first, clients, mask, losses)
     report = example_report(selector, K)
     after = trace("observe", lambda state: _check_state(name, "observe", state), first, selection, report)
@@ -108,7 +112,8 @@ def _check_state(name: str, method: str, state: Any) -> Any:
 
 def _check_kept(name: str, first: Any, after: Any, compiled: bool) -> None:
     rule = f"{name}.observe must return a state of the form that init gives"
-    if jax.tree.structure(first) != jax.tree.structure(after):
+    structures: list[Any] = [jax.tree.structure(first), jax.tree.structure(after)]
+    if structures[0] != structures[1]:
         raise FormError(f"{rule}, {form_of(first)}, got {form_of(after)}")
     for (path, one), other in zip(jax.tree_util.tree_leaves_with_path(first), jax.tree.leaves(after), strict=True):
         if compiled and (one.shape, one.dtype) != (other.shape, other.dtype):

@@ -18,7 +18,8 @@ def idle_runs(result: Result) -> dict[str, int]:
         result: The runs.
     """
     records = {name: result.records[name] for name in ("available", "trained", "returned") if name in result.records}
-    left, found = np.full(len(result.runs), bool(result.rounds)), {}
+    left = np.full(len(result.runs), bool(result.rounds))
+    found: dict[str, int] = {}
     for why, name in zip(SENTENCES, ("available", "trained", "returned"), strict=True):
         if name in records:
             idle = left & ~np.asarray(records[name]).any(axis=1)
