@@ -9,7 +9,7 @@ from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 
 from fedpick import strategy
 from fedpick.compare import load_report
-from fedpick.flower import Selecting
+from fedpick.flower import OutageError, Selecting
 from fedpick.flower.history import server_metrics
 
 
@@ -232,6 +232,12 @@ def test_clients_without_a_size_are_told(tmp_path, caplog):
     assert caplog.text.count("partition-id=4 reports no num-examples, and counts as 35") == 1
     assert stored(tmp_path / "all", dict.fromkeys(range(6), reporting(size=False))).remarks[0].startswith("6 of 6")
     assert stored(tmp_path / "none", {}).remarks == ()
+
+
+def test_clients_that_report_no_examples_at_all_are_not_said_to_be_away(tmp_path):
+    nothing = only("query.loss", saying(num_examples=0))
+    with pytest.raises(OutageError, match="0 of at least 1 clients are here and 6 without examples, after"):
+        stored(tmp_path, dict.fromkeys(range(6), nothing))
 
 
 def test_polls_without_an_answer_are_told_and_spent_budgets_are_none(tmp_path):

@@ -47,10 +47,7 @@ REAL = (
     "data they chose. Test accuracy and test loss: the server's own evaluation. Seconds are a clock's: of the slowest "
     "client that was waited for. MB: the model, as often as it was sent for polls and training; not for evaluations."
 )
-SIMULATED = (
-    " The clients, and the runs, shared the cores of this machine, and a first round may have what is done once, as "
-    "the start of Ray's processes: of a deployment the seconds say nothing."
-)
+SIMULATED = " The runs shared the cores of this machine, and first rounds hold Ray's start: no seconds of a deployment."
 Cell = tuple[str, str]
 
 

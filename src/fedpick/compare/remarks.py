@@ -129,14 +129,16 @@ def _evaluated(runs: Sequence[StoredRun]) -> str:
 
     Clients without a name are others in each run.
     """
-    parts = [{name: run.arrays.get(f"evaluations/{name}") for name in ("clients", "checksum")} for run in runs]
-    numbers = np.concatenate([np.zeros(0, np.int32) if part["clients"] is None else part["clients"] for part in parts])
-    known = numbers[numbers > 0]
+    none = np.zeros(0, np.int32)
+    numbers = [run.arrays.get("evaluations/clients", none) for run in runs]
+    checksums = [run.arrays.get("evaluations/checksum", none) for run in runs]
+    every = np.concatenate(numbers)
+    known = every[every > 0]
     where = "rounds and runs" if len(runs) > 1 else "rounds"
     same = f"what they measure is not of the same clients in all {where}."
     if known.size and known.min() < known.max():
         return f"Evaluations on clients are of {known.min()} to {known.max()} clients: {same}"
-    who = [set(part["checksum"][part["clients"] > 0].tolist()) for part in parts if part["checksum"] is not None]
+    who = [set(each[number > 0].tolist()) for each, number in zip(checksums, numbers, strict=True) if len(each)]
     nameless = any(str(name).startswith("node=") for run in runs for name in run.about.get("clients", ()))
     if any(len(each) > 1 for each in who) or (not nameless and len(set().union(*who)) > 1):
         return f"Evaluations on clients are of {known[0]} clients, but not always of these: {same}"

@@ -90,7 +90,9 @@ class Queries(NamedTuple):
         while (here := int((table.available() & (table.sizes() > 0)).sum())) < options.min_clients:
             left = began + options.outage - time.monotonic()
             if left <= 0:
-                few = f"{here} of at least {options.min_clients} clients are here, after {options.outage:g} s"
+                empty = int((table.available() & (table.sizes() == 0)).sum())
+                without = f" and {empty} without examples" if empty else ""
+                few = f"{here} of at least {options.min_clients} clients are here{without}, after {options.outage:g} s"
                 raise OutageError(f"Selecting: {few}; {RESUME}")
             if time.monotonic() - logged > 10:
                 logged = time.monotonic()
