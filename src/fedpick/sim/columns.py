@@ -151,7 +151,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _place(column: Numbers, unit: str, first: int) -> str:
-    """Where the first word of a column is, if the most of it are numbers."""
+    """Where the first word of a column is, if it has numbers, too."""
     words = [row for row, value in enumerate(column.tolist()) if not _is_number(value)]
     return f" in {unit} {words[0] + first}" if len(words) < len(column) else ""
 

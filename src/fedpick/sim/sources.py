@@ -73,9 +73,9 @@ def from_datasets(
     Array([2, 2], dtype=int32)
     """
     named = dict(datasets) if isinstance(datasets, dict) else {str(k): one for k, one in enumerate(datasets)}
-    for client, number in Counter(map(str, named)).items():
+    for called, number in Counter(map(str, named)).items():
         if number > 1:
-            raise ValueError(f"from_datasets: datasets must have a name for each client, got {client!r} twice")
+            raise ValueError(f"from_datasets: datasets must have a name for each client, got {called!r} twice")
     parts = {client: _pairs(dataset, f"from_datasets: data set {client}") for client, dataset in named.items()}
     if not parts:
         raise ValueError("from_datasets: datasets must be one for each client, got none")
