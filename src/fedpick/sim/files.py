@@ -113,7 +113,7 @@ def _values(series: Any) -> Any:
 def _column(values: Any) -> Numbers:
     """A column as an array: vectors and images have more axes."""
     array = np.asarray(values, dtype=object) if isinstance(values, list) and _ragged(values) else as_array(values)
-    if array.dtype == object and array.ndim == 1 and len(array) and isinstance(array[0], np.ndarray | list):
+    if array.dtype == object and array.ndim == 1 and any(isinstance(row, np.ndarray | list) for row in array):
         shapes = {np.shape(row) for row in array}
         return np.stack([np.asarray(row) for row in array]) if len(shapes) == 1 else array
     return plain(array) if array.ndim == 1 and not _is_struct(array) else array
