@@ -649,7 +649,9 @@ def test_a_comparison_that_is_made_again_can_be_given_a_name(tmp_path):
     small = ["quadratic", "--strategies", "rand,pow-d", "--rounds", "4", "--seeds", "2", "-o", tmp_path, "-q"]
     for name in ("quadratic", "first", "second one"):
         given = ["--name", name] if name != "quadratic" else []
-        assert fedpick("compare", *small, *given).exit_code == 0
+        done = fedpick("compare", *small, *given)
+        assert done.exit_code == 0
+        assert ("that was called first is called second-one from now on" in done.stderr) == (name == "second one")
         assert json.loads((tmp_path / "summary.json").read_text())["name"] == name.replace(" ", "-")
     assert fedpick("compare", *small).exit_code == 0  # without a name it keeps the one that it has
     assert json.loads((tmp_path / "summary.json").read_text())["name"] == "second-one"
@@ -940,6 +942,8 @@ def test_runs_of_different_settings_are_not_mixed(out):
     assert chosen.exit_code == 0, chosen.output
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["names"], summary["baseline"]) == (["rand", "afl"], "rand")  # in the registry's order
+    plain = fedpick("report", out)
+    assert f"this is of all runs in {out}; of a comparison it is with --name quadratic" in plain.stderr
     none = fedpick("report", out, "--where", "local.eta=7")
     assert "must hold runs where local.eta=7, and has none" in none.stderr
 

@@ -37,7 +37,7 @@ def set_aside(folder: Path, report: ComparisonReport, name: str | None = None) -
     if kept is not None and not kept["all_runs"]:
         if _is_same(kept, plain):
             had = str(kept.get("name") or report.name)
-            return replace(report, name=had if name in (None, had) else _given_name(folder, str(name)))
+            return replace(report, name=_renamed(folder, had, name))
         before = _move(folder, kept)
         LOG.warning("the comparison before it is kept: fedpick report %s --name %s", folder, before)
     if report.all_runs:
@@ -47,7 +47,7 @@ def set_aside(folder: Path, report: ComparisonReport, name: str | None = None) -
         if earlier is not None and _is_same(earlier, plain):
             path.unlink()
             path.with_suffix(".html").unlink(missing_ok=True)  # both are written again, as the last
-            return replace(report, name=path.stem if name is None else _given_name(folder, name))
+            return replace(report, name=_renamed(folder, path.stem, name))
     return replace(report, name=_given_name(folder, report.name))
 
 
@@ -63,12 +63,21 @@ def summary_path(folder: Path, name: str | None) -> Path:
     current = (_glance(last) or {}).get("name")
     if name is None or name == current:
         return last
-    known = sorted(path.stem for path in (folder / EARLIER).glob("*.json"))
+    known = earlier_names(folder)
     if name not in known:
         known += [str(current)] if current else []
         rule = f"must be one of the comparisons in {folder} ({', '.join(known) or 'none'})"
         raise ValueError(f"report: name {rule}, got {shown(name)}{nearest(name, known)}")
     return folder / EARLIER / f"{name}.json"
+
+
+def earlier_names(folder: Path) -> list[str]:
+    """The names of the comparisons before the last one.
+
+    Args:
+        folder: The folder.
+    """
+    return sorted(path.stem for path in (folder / EARLIER).glob("*.json"))
 
 
 def check_page(folder: Path, owner: str = "compare") -> None:
@@ -142,6 +151,15 @@ def _given_name(folder: Path, name: str) -> str:
     found = _free_name(folder, name)
     if found != _file_name(name):
         LOG.warning("another comparison is called %s: this one is fedpick report %s --name %s", name, folder, found)
+    return found
+
+
+def _renamed(folder: Path, had: str, name: str | None) -> str:
+    """The name of a comparison that was here before: the one that it had, unless it is given another, which is told."""
+    if name is None or _file_name(name) == had:
+        return had
+    found = _given_name(folder, name)
+    LOG.warning("the comparison that was called %s is called %s from now on: the runs are the same", had, found)
     return found
 
 

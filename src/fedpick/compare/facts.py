@@ -85,8 +85,8 @@ def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
         rows.append((f"times the {word}", ratio, f"{texts[0]} against {texts[1]}"))
     worst = {each: compared.finals[each]["worst_loss"].mean for each in compared.names}
     if np.isfinite(list(worst.values())).any():  # whoever leads, so that a page has as many cards for every target
-        mine, theirs = (f"{worst[each]:.3g}" if np.isfinite(worst[each]) else "-" for each in (name, base))
-        rows.append(("worst client's loss at the end", mine, f"{name}; {base}: {theirs}"))
+        own, plain = (f"{worst[each]:.3g}" if np.isfinite(worst[each]) else "-" for each in (name, base))
+        rows.append(("worst client's loss at the end", own, f"{name}; {base}: {plain}"))
     return rows
 
 

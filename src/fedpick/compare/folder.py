@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedpick import config
-from fedpick.compare.earlier import read_summary, summary_path
+from fedpick.compare.earlier import earlier_names, read_summary, summary_path
 from fedpick.compare.remarks import notes_of, polls_of, remarks_on
 from fedpick.compare.report import ComparisonReport, compare_results, report_on
 from fedpick.compare.tasks import BY_LOSS
@@ -72,6 +72,10 @@ def load_report(
                 return replace(report, asked=asked)
             experiments = [from_plain(plain)[0] for plain in kept["experiments"]]
             return replace(report_on(experiments, store, **options), asked=asked)
+    if not where and (named := earlier_names(folder)):
+        LOG.warning(
+            "report: this is of all runs in %s; of a comparison it is with --name %s", folder, " or ".join(named)
+        )
     stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
