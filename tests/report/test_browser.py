@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from fedpick.storage import RunStore
 
 HOSTILE = "<script>alert(1)</script>\"'& ünï" + "long" * 20
 DRAWN = (
-    "document.querySelectorAll('svg.marks').length >= document.querySelectorAll('[data-chart], [data-panel]').length"
+    "document.querySelectorAll('svg.marks').length >= "
+    "document.querySelectorAll('[data-chart], figure:not([hidden]) > [data-panel]').length"
 )
 
 
@@ -180,6 +182,27 @@ def test_a_target_that_is_moved_changes_the_table_the_answer_the_cards_and_the_c
     assert re.sub(r"\s+", " ", seen.text("#answer")) == compared.at(easier, "seconds").answer
     assert seen.text("#seeds h3") == "Seconds to the target, seed by seed"
     assert seen.wrong == []
+
+
+def test_which_d_is_drawn_where_it_is_known_and_not_where_no_run_gets_there(browser, tmp_path):
+    report = comparison_report(("rand", "d6", "d12"), 3, rounds=60)
+    selectors = ({"kind": "rand", "m": 3}, {"kind": "pow-d", "m": 3, "d": 6}, {"kind": "pow-d", "m": 3, "d": 12})
+    plains = tuple({"selector": selector} for selector in selectors)
+    for value, known in ((0.1, False), (1.7, True)):
+        compared = report.comparison.at(value)
+        path = tmp_path / "report.html"
+        path.write_text(render_page(replace(report, comparison=compared, experiments=plains)))
+        seen = Seen(browser, path)
+        assert seen.page.locator("#sweep").is_visible() == known
+        assert ("is not known" in seen.text("#sweep-title + .soft")) != known
+        seen.page.locator("#target").focus()
+        seen.page.keyboard.press("Home")  # the easiest, which every run reaches
+        seen.page.wait_for_timeout(500)
+        assert seen.page.locator("#sweep .mark-symbol path").count() == 2
+        seen.page.keyboard.press("End")
+        seen.page.wait_for_timeout(500)
+        assert "nan" not in seen.text("#cards").lower()
+        assert seen.wrong == []
 
 
 def test_a_name_in_the_legend_isolates_a_strategy_in_every_chart(browser, report):
