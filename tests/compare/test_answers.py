@@ -8,7 +8,7 @@ from support.made_up import made_up
 from support.pages import comparison_report, curves
 
 from fedpick.compare import COLUMNS, Comparison, ComparisonReport, load_report, remark_on_test_set
-from fedpick.compare.facts import cards, sweep_section
+from fedpick.compare.facts import cards, sweep_sections
 from fedpick.compare.targets import speed_up_chart, targets, winner_of
 from fedpick.storage import RunStore
 
@@ -111,7 +111,7 @@ def sweep(value, **rounds_to):
     found = compared(value, **rounds_to)
     for result in found.results:
         result.metrics["loss"][:, 1:] = np.minimum(result.metrics["loss"][:, 1:], 0.9)
-    [section] = sweep_section(found, plains)
+    [section] = sweep_sections(found, plains)
     return section
 
 
@@ -208,7 +208,7 @@ def test_a_sweep_of_curves_has_a_chart_with_signs():
     names = ("rand", "pow-d, d = 6", "pow-d, d = 12")
     results = tuple(curves(speed, 5, seed=place) for place, speed in enumerate((1, 1.4, 2.2)))
     plains = ({"selector": {"kind": "rand", "m": 3}}, *({"selector": {"kind": "pow-d", "d": d}} for d in (6, 12)))
-    [section] = sweep_section(Comparison(names, results, value=1.0), plains)
+    [section] = sweep_sections(Comparison(names, results, value=1.0), plains)
     assert [row["sign"] for row in section.charts[0].rows] == ["", ""]
 
 
@@ -251,3 +251,29 @@ def test_a_report_of_runs_is_by_the_metric_that_compare_takes(kind, metric, tmp_
         RunStore(tmp_path).save(name.replace("-", ""), about, result.to_arrays(0), {})
     assert load_report(tmp_path).comparison.metric == metric
     assert load_report(tmp_path, value=0.3).comparison.metric == metric
+
+
+def test_a_sweep_is_of_one_strategy_over_one_number():
+    rounds = {"rand": [60, 61], "a": [40, 41], "b": [30, 31], "c": [50, 51], "d": [20, 21]}
+    found = compared(0.5, **rounds)
+    rand = {"selector": {"kind": "rand", "m": 1}}
+
+    def asked(*selectors, **parts):
+        return sweep_sections(found, [rand, *({"selector": each} | parts for each in selectors)])
+
+    explore = {"kind": "explore", "selector": {"kind": "pow-d"}, "share": 0.1}
+    clip = {"kind": "rank-clip", "selector": {"kind": "pow-d"}, "share": 0.75}
+    powers = [{"kind": "pow-d", "d": 6}, {"kind": "pow-d", "d": 12}]
+    assert asked(explore, clip, *powers)[0].title == "Which d of pow-d?"
+    both = asked(*powers, {"kind": "rpow-d", "d": 6}, {"kind": "rpow-d", "d": 12})
+    assert [section.title for section in both] == ["Which d of pow-d?", "Which d of rpow-d?"]
+    assert [[row["name"] for row in section.charts[0].rows] for section in both] == [["a", "b"], ["c", "d"]]
+    assert len({section.name for section in both}) == 2
+    tuned = [{"selector": {"kind": kind}, "local": {"eta": eta}} for kind, eta in (("pow-d", 0.1), ("afl", 0.2))]
+    few = Comparison(found.names[:3], found.results[:3], value=0.5)
+    assert sweep_sections(few, [rand, *tuned]) == []
+
+
+def test_who_sends_least_gets_there_as_often():
+    found = compared(0.5, **{"rand": [60] * 5, "six": [40, 41, 40, 42, 41], "thirty": [2, 2, None, 2, None]})
+    assert "sends" not in found.answer

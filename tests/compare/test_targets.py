@@ -15,7 +15,7 @@ from fedpick import registry
 from fedpick.cli import app
 from fedpick.compare import COLUMNS, Comparison, choose_target, columns_of, render_page
 from fedpick.compare.charts import partition_chart
-from fedpick.compare.facts import cards, describe, sweep_section
+from fedpick.compare.facts import cards, describe, sweep_sections
 from fedpick.compare.page import split_answer
 from fedpick.compare.targets import leader_of, speed_up_chart, targets, winner_of
 from fedpick.experiment import Metrics
@@ -79,7 +79,7 @@ def test_cards_are_the_numbers_of_the_table():
     gain, traffic, seconds, worst = cards(one, "fast")
     assert gain[1] == f"{one.speed_up('fast').mean:.2f}"
     assert traffic[1] == f"{one.traffic('fast'):.2f}"
-    assert seconds[2] == "34.5 s against 67.5 s"
+    assert seconds[2] == "medians: 34.5 s against 67.5 s"
     assert worst[1] == "0.4"
 
 
@@ -87,11 +87,11 @@ def test_which_d_is_asked_of_a_sweep():
     names = ("rand", "pow-d, d = 6", "pow-d, d = 12", "pow-d, d = 24")
     results = tuple(curves(speed, 5, seed=place) for place, speed in enumerate((1, 1.4, 2.2, 1.2)))
     plains = ({"selector": {"kind": "rand", "m": 3}}, *({"selector": {"kind": "pow-d", "d": d}} for d in (6, 12, 24)))
-    [section] = sweep_section(Comparison(names, results), plains)
+    [section] = sweep_sections(Comparison(names, results), plains)
     assert section.title == "Which d?"
     assert section.text.startswith("d = 12 is the fastest here.")
     assert [row["x"] for row in section.charts[0].rows] == [6, 12, 24]
-    assert sweep_section(Comparison(names[:2], results[:2]), plains[:2]) == []
+    assert sweep_sections(Comparison(names[:2], results[:2]), plains[:2]) == []
 
 
 def test_names_of_clients_and_labels_are_drawn_and_how_many_of_them():

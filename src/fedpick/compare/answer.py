@@ -219,10 +219,11 @@ def _each(others: Sequence[str]) -> float:
 
 
 def _level(compared: Compared, best: str, level: list[str]) -> str:
-    """Who may be just as fast, and who of them sends least."""
+    """Who may be just as fast, and who of them sends least, of those that get there as often as the best."""
     if not level:
         return ""
-    least = min(level, key=compared.traffic)
+    often = {name: np.isfinite(compared.rounds_of(name)).mean() for name in (best, *level)}
+    least = min((name for name in (best, *level) if often[name] >= often[best]), key=compared.traffic)
     words = f" {listed(level)} may be just as {compared.currency.adjective}"
     if compared.by != "bytes" and compared.traffic(least) < compared.traffic(best):
         times = f"{compared.traffic(least):.2g}"

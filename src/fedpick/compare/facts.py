@@ -1,6 +1,6 @@
 """What a page says before its charts: what was compared, and three or four numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from fedpick.compare.comparison import Comparison
 from fedpick.compare.report import ComparisonReport
 from fedpick.compare.summary import CURRENCIES, SIGNS, is_vague
 from fedpick.config import Plain
-from fedpick.experiment import differences
+from fedpick.experiment import differences, kind_of
 from fedpick.report import Chart, ChartRow, dot
 from fedpick.results import median_interval
 from fedpick.sim import Summary
@@ -82,7 +82,10 @@ def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
             f"{CURRENCIES[what].text(n)} {'MB' if what == 'bytes' else 's'}" if np.isfinite(n) else "not reached"
             for n in (mine, theirs)
         ]
-        rows.append((f"times the {word}", ratio, f"{texts[0]} against {texts[1]}"))
+        if what == by:  # its ratio, paired over seeds, is the first card's, and medians may be the other way round
+            rows.append((f"median {word}", texts[0], f"{base}: {texts[1]}"))
+        else:
+            rows.append((f"times the {word}", ratio, f"medians: {texts[0]} against {texts[1]}"))
     worst = {each: compared.finals[each]["worst_loss"].mean for each in compared.names}
     if np.isfinite(list(worst.values())).any():  # whoever leads, so that a page has as many cards for every target
         own, plain = (f"{worst[each]:.3g}" if np.isfinite(worst[each]) else "-" for each in (name, base))
@@ -117,33 +120,52 @@ def single_cards(compared: Comparison, real: bool = False) -> list[Card]:
     return rows[:4]
 
 
-def sweep_section(compared: Comparison, plains: Sequence[Plain]) -> list[Section]:
-    """Which value of a setting is best, where strategies differ in one number: "Which d?"."""
+def sweep_sections(compared: Comparison, plains: Sequence[Plain]) -> list[Section]:
+    """Which value of a setting is best, for each strategy that was swept over one number: "Which d?"."""
     others = [place for place, name in enumerate(compared.names) if name != compared.baseline]
     varied = differences([plains[place] for place in others]) if len(plains) == len(compared.names) else []
-    numbers = [{path: value for path, value in own.items() if isinstance(value, int | float)} for own in varied]
-    paths = {path for own in numbers for path in own}
-    if len(others) < 2 or len(paths) != 1:
-        return []
-    path = paths.pop()
-    word = path.split(".")[-1]
+    sweeps: dict[str, dict[str, dict[str, float]]] = {}  # by all but its numbers, what each is called -> its numbers
+    for place, own in zip(others, varied, strict=False):
+        numbers = {path: value for path, value in own.items() if type(value) in (int, float)}
+        rest = {path: value for path, value in own.items() if path not in numbers}
+        sweeps.setdefault(str((kind_of(plains[place].get("selector")), rest)), {})[compared.names[place]] = numbers
+    found: list[Section] = []
+    for swept in sweeps.values():
+        paths = [path for path in next(iter(swept.values())) if len({own[path] for own in swept.values()}) > 1]
+        if len(paths) == 1:
+            place = compared.names.index(next(iter(swept)))
+            strategy = kind_of(plains[place].get("selector")) if len(swept) < len(others) else ""
+            values = {name: own[paths[0]] for name, own in swept.items()}
+            found.append(_sweep(compared, values, paths[0].split(".")[-1], strategy, len(found)))
+    return found
+
+
+def _sweep(compared: Comparison, values: Mapping[str, float], word: str, strategy: str, place: int) -> Section:
+    """The section of one sweep: for each value how many times as fast as the baseline it is.
+
+    Args:
+        compared: The comparison.
+        values: Which value each strategy of the sweep has.
+        word: The setting.
+        strategy: What is swept; "" where there is nothing else.
+        place: How many sections are before it.
+    """
     points = []
-    for place, own in zip(others, numbers, strict=True):
-        name = compared.names[place]
+    for name, value in values.items():
         gain, bound = compared.speed_up(name), compared.bound(name)
-        if path in own and bound != "unknown" and np.isfinite(gain.mean):
-            low, high = (gain.low, gain.high) if not bound and np.isfinite(gain.high) else (gain.mean, gain.mean)
-            row = {**dot(name, "", own[path], value=gain.mean, low=low, high=high), "sign": SIGNS[bound]}
-            points.append((own[path], row, not bound and np.isfinite(gain.high)))
-    if len({own[path] for own in numbers if path in own}) < 2:
-        return []
+        if bound != "unknown" and np.isfinite(gain.mean):
+            known = not bound and np.isfinite(gain.high)
+            low, high = (gain.low, gain.high) if known else (gain.mean, gain.mean)
+            row = {**dot(name, "", value, value=gain.mean, low=low, high=high), "sign": SIGNS[bound]}
+            points.append((value, row, known))
     points.sort(key=lambda point: float(point[0]))
     words = f"How many times as {compared.currency.adjective} as {compared.baseline} to {compared.goal}"
     exact = all(each[-1] for each in points)
     text = f"{words}, with its 95 % interval{'' if exact else ' where it is known'}."
     rows = tuple(row for _, row, _ in points)
-    chart = Chart("sweep", "dots", title=f"Speed-up by {word}", text=text, rows=rows, x=word, log_y=True, rule=1.0)
-    return [Section("sweep", f"Which {word}?", _which(compared, word, rows), (chart,))]
+    of, key = f" of {strategy}" if strategy else "", f"sweep-{place}" if place else "sweep"
+    chart = Chart(key, "dots", title=f"Speed-up by {word}{of}", text=text, rows=rows, x=word, log_y=True, rule=1.0)
+    return Section(key, f"Which {word}{of}?", _which(compared, word, rows), (chart,))
 
 
 def _which(compared: Comparison, word: str, rows: Sequence[ChartRow]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from fedpick import config
 from fedpick.compare.charts import Facts, Section, metric_title, sections, seeds_title, shown_scale
 from fedpick.compare.comparison import Comparison
-from fedpick.compare.facts import cards, describe, polled_rows, single_cards, sweep_section
+from fedpick.compare.facts import cards, describe, polled_rows, single_cards, sweep_sections
 from fedpick.compare.presets import DEFAULT_STRATEGIES
 from fedpick.compare.report import COLUMNS, ComparisonReport, final_text, own_metrics
 from fedpick.compare.summary import CURRENCIES, StrategySummary
@@ -129,7 +129,7 @@ def render_page(report: ComparisonReport, summary: Summary | None = None, *, ref
     values = [] if one else targets(compared)
     moved = moved_to(compared, values)
     ahead = [] if one or not values else [targets_section(compared, moved[compared.by])]
-    drawn = sweep_section(compared, report.experiments)
+    drawn = sweep_sections(compared, report.experiments)
     drawn += sections(compared, known, summary=summary, ahead=ahead)
     lead, rest = split_answer(compared.answer)
     parts = [part("facts", describe(report, summary))]
@@ -245,7 +245,7 @@ def _moves(report: ComparisonReport, moved: dict[str, list[Comparison]], palette
 
 def _state(compared: Comparison, report: ComparisonReport) -> Plain:
     leader = leader_of(compared)
-    sweep = [(part.text, part.charts[0]) for part in sweep_section(compared, report.experiments)]
+    sweeps = [(part.name, part.text, part.charts[0]) for part in sweep_sections(compared, report.experiments)]
     spent = [
         [float(f"{n:.4g}") if np.isfinite(n) else None for n in compared.spent_of(name)] for name in compared.names
     ]
@@ -254,7 +254,7 @@ def _state(compared: Comparison, report: ComparisonReport) -> Plain:
         "winner": winner_of(compared),
         "leader": leader,
         "cards": cards(compared, leader, report.real),
-        "sweep": [[text, chart.text, list(chart.rows)] for text, chart in sweep if chart is not None],
+        "sweeps": [[key, text, chart.text, list(chart.rows)] for key, text, chart in sweeps if chart is not None],
         "cells": [[SHOWN[place].cell(one) for place in MOVED] for one in compared.summaries],
         "spent": spent,
     }

@@ -272,6 +272,11 @@ def _read_array(value: Any, annotation: Any) -> Any:
     return array if kinds == "b" else array.astype(np.float32)
 
 
+def _is_list(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin in (tuple, list)
+
+
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(int, _WHOLE)
@@ -280,7 +285,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(str, _TEXT)
     converter.register_structure_hook_func(_is_literal, _read_word)
     converter.register_structure_hook_func(_is_array, _read_array)
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) in (tuple, list), _read_list)
+    converter.register_structure_hook_func(_is_list, _read_list)
     converter.register_structure_hook_func(lambda kind: bool(role_of(kind)), _read_role)
     converter.register_structure_hook_func(_is_union, _read_union)
     return converter

@@ -80,8 +80,7 @@ def check_world(world: Availability | Failures, K: int) -> None:
         world: Who is there, or who fails.
         K: The number of clients.
     """
-    name, key = owner_name(world), round_keys(0, 0).world
-    t = jax.ShapeDtypeStruct((), jnp.int32)
+    name, key, t = owner_name(world), round_keys(0, 0).world, jnp.int32(0)
 
     def play(key: Any, t: Any) -> Any:
         return check_mask(name, world(key, t, K), K)

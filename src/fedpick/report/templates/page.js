@@ -197,17 +197,16 @@ if (data) {
       seeds.view.data("seeds", rows);
       document.querySelector("#seeds h3").textContent = own.title;
     }
-    if (state.sweep.length) {
-      const [text, note, rows] = state.sweep[0];
+    for (const [name, text, note, rows] of state.sweeps) {
       const values = rows.map((row) => ({ ...row, x: String(row.x) }));
-      document.getElementById("sweep").hidden = !rows.length;
-      if (rows.length && panels.has("sweep")) { panels.get("sweep").view.data("sweep", values); }
+      document.getElementById(name).hidden = !rows.length;
+      if (rows.length && panels.has(name)) { panels.get(name).view.data(name, values); }
       else if (rows.length) {  // no value was known at first
-        const { text: plain, dataset } = document.querySelector("script[data-panel=sweep]");
-        draw("sweep", { spec: { ...JSON.parse(plain).spec, datasets: { sweep: values } }, tables: {} }, dataset.kind, dataset.x);
+        const { text: plain, dataset } = document.querySelector(`script[data-panel=${name}]`);
+        draw(name, { spec: { ...JSON.parse(plain).spec, datasets: { [name]: values } }, tables: {} }, dataset.kind, dataset.x);
       }
-      document.querySelector("#sweep-title + .soft").textContent = text;
-      document.querySelector("#sweep .soft").textContent = note;
+      document.querySelector(`#${name}-title + .soft`).textContent = text;
+      document.querySelector(`#${name} .soft`).textContent = note;
     }
     const rest = () => tell({ target: moves.targets[at], winner: state.winner, leader: state.leader, most: own.most });
     if (by !== shown && own.speed) {
