@@ -1,10 +1,13 @@
 """Frozen dataclasses that JAX can take apart: what every strategy is made of."""
 
 import dataclasses
+import types
+import typing
 from collections.abc import Iterable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+import numpy as np
 
 Class = TypeVar("Class")
 
@@ -59,3 +62,58 @@ def pytree(kind: type[Class]) -> type[Class]:
 
     jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
     return made
+
+
+def leaves_by_name(value: Any) -> list[tuple[str, Any]]:
+    """The leaves of a pytree in their order, each with the names of the fields that lead to it.
+
+    >>> @pytree
+    ... class Point:
+    ...     at: tuple[int, int]
+    >>> leaves_by_name(Point((3, 4)))
+    [('at.0', 3), ('at.1', 4)]
+    """
+    found = jax.tree_util.tree_leaves_with_path(value)
+    return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in found]
+
+
+def whole_fields(value: Any) -> frozenset[str]:
+    """The names, as in ``leaves_by_name``, of the fields that are declared to hold an array and not one number.
+
+    They are those of a type such as ``Float[Array, " K"]`` or ``jax.Array``; ``float | Float[Array, ""]`` is a number.
+
+    >>> from jaxtyping import Array, Float
+    >>> @pytree
+    ... class Prior:
+    ...     weight: Float[Array, " K"]
+    ...     power: float | Float[Array, ""] = 1.0
+    >>> whole_fields(Prior(weight=[0.5, 0.5]))
+    frozenset({'weight.0', 'weight.1'})
+    """
+    found: set[str] = set()
+    if isinstance(value, list | tuple):
+        fields = {str(place): (part, Any) for place, part in enumerate(value)}
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        hints = _types_of(type(value))
+        fields = {field.name: (getattr(value, field.name), hints[field.name]) for field in dataclasses.fields(value)}
+    else:
+        fields = {}
+    for name, (part, declared) in fields.items():
+        inner = {own for own, _ in leaves_by_name(part)} if _is_array(declared) else whole_fields(part)
+        found |= {f"{name}.{own}" if own else name for own in inner}
+    return frozenset(found)
+
+
+def _types_of(kind: type[Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(kind)
+    except (NameError, TypeError):  # a text that means nothing where it is read
+        return {field.name: field.type for field in dataclasses.fields(kind)}
+
+
+def _is_array(declared: Any) -> bool:
+    """Whether a type is that of an array which is not a single number."""
+    union = typing.get_origin(declared) in (typing.Union, types.UnionType)
+    options = [option for option in (typing.get_args(declared) if union else (declared,)) if option is not type(None)]
+    bare = [option in (jax.Array, np.ndarray) or typing.get_origin(option) is np.ndarray for option in options]
+    return any(getattr(option, "dims", ()) for option in options) or (bool(bare) and all(bare))

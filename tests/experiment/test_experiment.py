@@ -15,7 +15,7 @@ from support.rounds import compilations
 from fedpick import AFL, ClippedLoss, PowerOfChoice, Rand, Shrinking
 from fedpick.config import override, unstructure
 from fedpick.experiment import Experiment, Metrics, Run, differences, from_plain, names, plan_batches, read, run
-from fedpick.experiment.code import _sum_of_files, own_code
+from fedpick.experiment.code import own_code
 from fedpick.registry import ROLES
 from fedpick.sim import (
     CNN,
@@ -38,6 +38,7 @@ from fedpick.sim import (
     Synthetic,
     simulate,
 )
+from fedpick.storage import code
 
 # Reading
 
@@ -415,7 +416,7 @@ def test_whatever_a_file_imports_of_ones_own_counts(tmp_path, monkeypatch, text)
     sums = []
     for number in (1, 2, 1):
         (folder / "score.py").write_text(score.format(number))
-        _sum_of_files.cache_clear()
+        code._READ.clear()
         sums.append(own_code({"metric": f"own_{name}:g"})[f"own_{name}:g"])
     assert sums[0] == sums[2] != sums[1]
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment
+from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment, content_of
 from fedpick.results import Result
 from fedpick.sim import Federation, federations_of, simulate
 
@@ -71,7 +71,7 @@ class Batch:
             return first.federation()
         data: Any = [first.for_seed(seed).data for seed in self.seeds]
         try:
-            return _federations(tuple(data), tuple(getattr(one, "sha256", "") for one in data))
+            return _federations(tuple(data), tuple(map(content_of, data)))
         except TypeError:  # descriptions of data that have no hash
             return federations_of(data)
 
@@ -101,7 +101,7 @@ class Batch:
 
 
 @functools.lru_cache(maxsize=1)
-def _federations(data: tuple[Any, ...], versions: tuple[str, ...]) -> Federation:
+def _federations(data: tuple[Any, ...], contents: tuple[Any, ...]) -> Federation:
     return federations_of(data)
 
 

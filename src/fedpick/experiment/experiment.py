@@ -11,11 +11,15 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedpick import config, registry, sim
 from fedpick.config import Plain
-from fedpick.experiment.code import own_code
+from fedpick.experiment.code import check_current, own_code
 from fedpick.experiment.metrics import Metrics
 from fedpick.protocol import Selector, check_strategy
+from fedpick.pytrees import leaves_by_name
+from fedpick.storage import sources_of
 from fedpick.text import shown
 from fedpick.validation import check_kind, flag, one_of, require
 
@@ -82,6 +86,11 @@ class Experiment:
         for name, kind in KINDS.items():
             check_kind("experiment", name, getattr(self, name), kind)
         check_strategy("experiment", self.selector)
+        for part in ("selector", "local", "server"):
+            for name, leaf in leaves_by_name(getattr(self, part)):
+                if np.ndim(leaf):
+                    rule = "one value: several are several experiments, or a list in a file"
+                    raise ValueError(f"experiment: {part}.{name} must be {rule}, got {shown(leaf)}")
         flag("experiment", "redraw", self.redraw)
         if not all(isinstance(seed, int) for seed in self.seeds):
             raise ValueError(f"experiment: seeds must be whole numbers, got {shown(self.seeds)}")
@@ -114,6 +123,8 @@ class Experiment:
 
     def canonical(self, seed: int) -> Plain:
         """All that decides the run of this seed as plain data; data files and code of one's own by their content."""
+        for part in dataclasses.fields(self):
+            check_current(part.name, getattr(self, part.name))
         plain = {name: part for name, part in self._plain.items() if name not in ("name", "redraw")}
         data: Any = _reseeded(self.data, seed) if self.redraw else self.data
         if self.redraw:
@@ -181,13 +192,18 @@ class Experiment:
         """The clients and their data, by default those of the first seed; the last two are kept in memory."""
         data: Any = self.for_seed(self.seeds[0] if seed is None else seed).data
         try:
-            return _federation(data, getattr(data, "sha256", ""))
+            return _federation(data, content_of(data))
         except TypeError:  # a description of data that has no hash
             return sim.make_federation(data)
 
 
+def content_of(data: Any) -> tuple[Any, ...]:
+    """What a description of data leads to beside its fields: the file that it reads, and code and files of one's own."""
+    return getattr(data, "sha256", ""), sources_of(data)
+
+
 @functools.lru_cache(maxsize=2)
-def _federation(data: Any, version: str) -> sim.Federation:
+def _federation(data: Any, content: tuple[Any, ...]) -> sim.Federation:
     return sim.make_federation(data)
 
 

@@ -211,6 +211,7 @@ def _complete(
     if not result.finished:
         raise KeyboardInterrupt
     seconds = (time.monotonic() - began) / len(names)
+    assert len(result.runs) == len(names), f"{len(result.runs)} rows of {len(names)} runs"
     for row, run in enumerate(batch.runs):
         if names[row] not in store:
             _save(store, run, result, row, seconds)

@@ -61,9 +61,9 @@ def check_fit(
     >>> check_fit(Quadratic(K=3).federation(), Rand(m=2))
     """
     K = federation.num_clients
-    leaves, tree = jax.tree.flatten(selector)
-    for values in set(zip(*np.broadcast_arrays(*leaves, [0]), strict=True)):
-        one = jax.tree.unflatten(tree, values[:-1])
+    swept = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(selector) if np.ndim(leaf) == 1]
+    for row in {values: row for row, values in enumerate(zip(*swept, strict=True))}.values() or (0,):
+        one = jax.tree.map(lambda leaf, row=row: leaf[row] if np.ndim(leaf) else leaf, selector)
         if compiled:
             check_methods(one, K)
         else:
@@ -92,5 +92,7 @@ def check_world(world: Availability | Failures, K: int) -> None:
 
 
 def for_clients(world: Any, federation: Federation) -> Any:
-    """A world that goes by the names of clients, such as a trace with their names, for the clients of a federation."""
-    return world.for_clients(federation.names.clients) if hasattr(world, "for_clients") else world
+    """A world that is read from a file, such as a trace with the names of clients, for those of a federation."""
+    return (
+        world.for_clients(federation.names.clients, federation.num_clients) if hasattr(world, "for_clients") else world
+    )

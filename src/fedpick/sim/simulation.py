@@ -34,6 +34,7 @@ from fedpick.sim.optimizers import Server
 from fedpick.sim.records import Record
 from fedpick.sim.round import Setup
 from fedpick.sim.rows import Names
+from fedpick.storage import sources_of
 
 CHUNK = 100  # rounds, about
 RECORDED = 10  # a checkpoint is written as a whole, when this part of its rounds is new: what is written stays linear
@@ -113,7 +114,8 @@ def simulate(
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
     availability = for_clients(availability, data)
     world = (availability, failures, devices, liars.lies() if liars.share > 0 else None)
-    runs, names = sweep(Setup(lean, built, selector, local, server, *world, metrics=own), seeds)
+    own_code = sources_of([selector, local, server, *world])
+    runs, names = sweep(Setup(lean, built, selector, local, server, *world, metrics=own, sources=own_code), seeds)
     check_fit(data, runs.setup.selector, availability, failures, compiled=jit)
     seats = selector.m or data.num_clients
     model_bytes = preflight.check_room(data, built, seats, runs=len(names), rounds=rounds, every=every)
@@ -126,7 +128,9 @@ def simulate(
     tables = _Tables.begin(runner.begin(cadence), seats)
     file = None
     if checkpoint is not None:
-        file = Checkpoint(Path(checkpoint), fingerprint(trace_chunk(runs, cadence), runs, rounds, every))
+        # The program says what the sources come to.
+        plain = runs._replace(setup=dataclasses.replace(runs.setup, sources=()))
+        file = Checkpoint(Path(checkpoint), fingerprint(trace_chunk(runs, cadence), plain, rounds, every))
         saved = file.load(like=(runner.state, tables))
         done = 0 if saved is None else saved[1].rounds
         hosts.same_everywhere(done, "checkpoint must be a file that every host sees, at the same round")

@@ -71,28 +71,26 @@ class TraceFile:
         """What the file holds, as a sum."""
         return file_sha256(_existing(self.path))
 
-    def for_clients(self, names: Sequence[str]) -> "TraceFile | Trace":
-        """The same for clients of these names: where columns of the table are called so, by name.
+    def for_clients(self, names: Sequence[str], K: int) -> Trace:
+        """What the file holds now, for these clients: where columns of the table are called as they are, by name.
 
         Args:
             names: The clients' names; empty where they have none.
+            K: Their number.
         """
         file = _existing(self.path)
         called, present = _table(file) if names and file.suffix in TABLES else ([], np.empty(0))
         absent = [name for name in names if name not in called]
-        if not called:
-            return self
-        if len(absent) == len(names):
-            _say(f"TraceFile: {str(file)!r} has none of the clients' names: its columns are the clients in their order")
-            return self
-        if absent:
+        if called and not absent:
+            return Trace(jnp.asarray(present[:, [called.index(name) for name in names]]))
+        if called and len(absent) < len(names):
             raise ValueError(f"TraceFile: {str(file)!r} must have a column for each client, got none for {few(absent)}")
-        return Trace(jnp.asarray(present[:, [called.index(name) for name in names]]))
+        if called:
+            _say(f"TraceFile: {str(file)!r} has none of the clients' names: its columns are the clients in their order")
+        return Trace(jnp.asarray(_present(file, self.seconds, self.seed, K, file.stat().st_mtime_ns)))
 
     def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
-        file = _existing(self.path)
-        present = _present(file, self.seconds, self.seed, K, file.stat().st_mtime_ns)
-        return Trace(jnp.asarray(present))(key, t, K)
+        return self.for_clients((), K)(key, t, K)
 
 
 class _Times(NamedTuple):

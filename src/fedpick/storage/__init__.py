@@ -2,6 +2,7 @@
 
 from fedpick.storage.atomic import atomic_file, write_atomic
 from fedpick.storage.cache import cache_folder, cached_text
+from fedpick.storage.code import sources_of, sum_of_code, sums_of_files
 from fedpick.storage.journal import Journal
 from fedpick.storage.ownership import check_own, is_own
 from fedpick.storage.provenance import Provenance, device, file_sha256, plain_numbers, usable_cores, versions
@@ -28,7 +29,10 @@ __all__ = [
     "load_state",
     "plain_numbers",
     "save_state",
+    "sources_of",
     "spend",
+    "sum_of_code",
+    "sums_of_files",
     "usable_cores",
     "versions",
     "write_atomic",

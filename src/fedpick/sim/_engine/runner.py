@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpick.pytrees import leaves_by_name, whole_fields
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.preflight import is_number
 from fedpick.sim.records import Record
@@ -48,10 +49,12 @@ def sweep(setup: Setup, seeds: int | Iterable[int]) -> tuple[Runs, list[dict[str
         raise ValueError(f"simulate: seeds must be one or more numbers, at least 0 and below 2**31, got {shown(seeds)}")
     # Both a client and a server have an eta.
     parts = (("", setup.selector), ("", setup.local), ("server.", setup.server))
+    whole = whole_fields(setup.selector)
     named = [
-        (prefix + jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf))
+        (prefix + name, np.asarray(leaf))
         for prefix, part in parts
-        for path, leaf in jax.tree_util.tree_leaves_with_path(part)
+        for name, leaf in leaves_by_name(part)
+        if not (part is setup.selector and name in whole)
     ]
     swept = {name: leaf for name, leaf in named if leaf.ndim == 1}
     lengths = {len(leaf) for leaf in swept.values()}
@@ -67,14 +70,19 @@ def sweep(setup: Setup, seeds: int | Iterable[int]) -> tuple[Runs, list[dict[str
         )
     if len(points) > 1:
         federation = federation.rows(np.tile(np.arange(len(numbers)), len(points)))
-    own = setup.map_own(lambda leaf: _per_run(leaf, len(numbers)))
-    whole = Runs(dataclasses.replace(own, federation=federation), seed)
-    return whole, [{"seed": seed, **point} for point in points for seed in numbers]
+    fields, tree = leaves_by_name(setup.selector), jax.tree.structure(setup.selector)
+    given = [_per_run(leaf, len(numbers), len(seed) if name in whole else None) for name, leaf in fields]
+    rest = setup.map_own(lambda leaf: _per_run(leaf, len(numbers)))
+    own = dataclasses.replace(rest, selector=jax.tree.unflatten(tree, given), federation=federation)
+    return Runs(own, seed), [{"seed": seed, **point} for point in points for seed in numbers]
 
 
-def _per_run(leaf: Any, seeds: int) -> Any:
+def _per_run(leaf: Any, seeds: int, everywhere: int | None = None) -> Any:
+    """The values of a leaf by run: those of a sweep once for each seed, or the same array for so many runs."""
     leaf = jnp.asarray(leaf)
-    return jnp.repeat(leaf, seeds) if leaf.ndim else leaf
+    if everywhere is not None and leaf.ndim:
+        return jnp.broadcast_to(leaf, (everywhere, *leaf.shape))
+    return jnp.repeat(leaf, seeds, axis=0) if leaf.ndim else leaf
 
 
 def _plain(number: Any) -> int | float:

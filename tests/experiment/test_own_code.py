@@ -1,0 +1,172 @@
+"""Code and files of one's own that change while Python runs: what is played is what is there now."""
+
+import importlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fedpick import Rand
+from fedpick.experiment import Experiment, run
+from fedpick.sim import Local, Logistic, Quadratic, QuadraticModel, TraceFile, simulate
+from fedpick.storage import sources_of, sum_of_code
+
+STRATEGY = """
+import jax.numpy as jnp
+from fedpick import Ledger, pytree, sampling, static
+
+@pytree
+class Ranked:
+    m: int = static()
+    poll = "none"
+    def init(self, K): return Ledger.init(K)
+    def propose(self, key, state, clients): return clients.available
+    def select(self, key, state, clients, candidates, losses):
+        rank = jnp.arange(clients.size.shape[0]).astype(jnp.float32) * {sign}
+        return sampling.seat(*sampling.top_k(key, rank, candidates, self.m))
+    def observe(self, state, selection, report): return state.observe(selection, report)
+"""
+PROBLEM = (Quadratic(K=4), QuadraticModel())
+LOCAL = Local(tau=1, b=1, eta=1e-4)
+
+
+def chosen(result):
+    return sorted(set(result.records["clients"].ravel().tolist()))
+
+
+def played(folder, selector, **world):
+    """The clients that trained in simulate, and in run."""
+    (result,) = run(Experiment(*PROBLEM, selector, LOCAL, rounds=3, **world), folder)
+    return chosen(simulate(*PROBLEM, selector, LOCAL, rounds=3, **world)), chosen(result)
+
+
+def test_an_edited_trace_is_another_one(tmp_path):
+    found = []
+    for line in ("1,1,0,0", "0,0,1,1"):
+        (tmp_path / "t.csv").write_text("a,b,c,d\n" + f"{line}\n" * 3)
+        trace = TraceFile(str(tmp_path / "t.csv"))
+        found.append(played(tmp_path / "runs", Rand(m=2, replace=False), availability=trace))
+    assert found == [([0, 1], [0, 1]), ([2, 3], [2, 3])]
+
+
+def own_module(tmp_path, monkeypatch, text):
+    """A module of one's own with a name that no other test has."""
+    name = f"own_{abs(hash(str(tmp_path)))}"
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / f"{name}.py").write_text(text)
+    return name
+
+
+def test_an_edited_file_of_an_own_availability_counts(tmp_path, monkeypatch):
+    text = """
+import numpy as np, jax.numpy as jnp
+from fedpick import pytree, static
+
+@pytree
+class Mine:
+    table: str = static()
+    def __call__(self, key, t, K): return jnp.asarray(np.load(self.table))
+"""
+    module = importlib.import_module(own_module(tmp_path, monkeypatch, text))
+    found = []
+    for rows in ([1, 1, 0, 0], [0, 0, 1, 1]):
+        np.save(tmp_path / "t.npy", np.array(rows, bool))
+        mine = module.Mine(str(tmp_path / "t.npy"))
+        found.append(played(tmp_path / "runs", Rand(m=2, replace=False), availability=mine))
+    assert found == [([0, 1], [0, 1]), ([2, 3], [2, 3])]
+
+
+def test_an_edited_file_of_own_data_counts(tmp_path, monkeypatch):
+    text = """
+import numpy as np
+from dataclasses import dataclass
+from fedpick.sim import Federation
+
+@dataclass(frozen=True)
+class Mine:
+    table: str
+    seed: int = 0
+    def federation(self):
+        x = np.load(self.table)
+        return Federation.from_arrays(x, np.arange(len(x)) % 2, np.arange(len(x)) // 5)
+"""
+    module = importlib.import_module(own_module(tmp_path, monkeypatch, text))
+    for redraw in (False, True):
+        losses = []
+        for scale in (1, 5):
+            np.save(tmp_path / "t.npy", scale * np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32))
+            data = module.Mine(str(tmp_path / "t.npy"))
+            problem = (data, Logistic(), Rand(m=2), Local(tau=2, b=5, eta=0.5))
+            (result,) = run(Experiment(*problem, rounds=2, seeds=(0, 1), redraw=redraw), tmp_path / f"runs{redraw}")
+            losses.append(result.metrics["loss"][0])
+            assert losses[-1][-1] == pytest.approx(simulate(*problem, rounds=2).metrics["loss"][0, -1], rel=1e-5)
+        assert losses[0][-1] != losses[1][-1]
+
+
+def test_a_helper_that_is_loaded_again_counts(tmp_path, monkeypatch):
+    """The class is the same object; the program that was compiled of it is not used again."""
+    name = own_module(tmp_path, monkeypatch, STRATEGY.format(sign="helper().sign()"))
+    source = (tmp_path / f"{name}.py").read_text()
+    (tmp_path / f"{name}.py").write_text(f"{source}\ndef helper():\n    import {name}_helper\n    return {name}_helper\n")
+    (tmp_path / f"{name}_helper.py").write_text("def sign(): return 1\n")
+    module, helper = (importlib.import_module(each) for each in (name, f"{name}_helper"))
+    found = [played(tmp_path / "runs", module.Ranked(m=2))]
+    (tmp_path / f"{name}_helper.py").write_text("def sign(): return -1\n")
+    found.append(played(tmp_path / "runs", module.Ranked(m=2)))  # edited, and not loaded: Python has the old one
+    importlib.reload(helper)
+    found.append(played(tmp_path / "runs", module.Ranked(m=2)))
+    assert found == [([2, 3], [2, 3]), ([2, 3], [2, 3]), ([0, 1], [0, 1])]
+
+
+def test_an_object_of_an_earlier_definition_is_refused(tmp_path, monkeypatch):
+    module = importlib.import_module(own_module(tmp_path, monkeypatch, STRATEGY.format(sign=1)))
+    experiment = Experiment(*PROBLEM, module.Ranked(m=2), LOCAL, rounds=1)
+    experiment.identity(0)
+    importlib.reload(module)
+    with pytest.raises(ValueError, match="experiment: selector must be of the Ranked that was defined last: make it a"):
+        experiment.identity(0)
+    assert Experiment(*PROBLEM, module.Ranked(m=2), LOCAL, rounds=1).identity(0) == experiment_again(module)
+
+
+def experiment_again(module):
+    return Experiment(*PROBLEM, module.Ranked(m=2), LOCAL, rounds=1).identity(0)
+
+
+TYPED = """
+import sys, tempfile
+from fedpick.experiment import Experiment, run
+from fedpick.sim import Local, Quadratic, QuadraticModel
+
+folder = tempfile.mkdtemp()
+def play():
+    selector = Ranked(m=2)
+    experiment = Experiment(Quadratic(K=4), QuadraticModel(), selector, Local(tau=1, b=1, eta=1e-4), rounds=2)
+    (result,) = run(experiment, folder)
+    print(experiment.identity(0), sorted(set(result.records["clients"].ravel().tolist())))
+"""
+
+
+def test_what_is_typed_in_is_known_by_what_it_does():
+    """As in a notebook: the module has no file, and cells are run again."""
+    cells = [TYPED, STRATEGY.format(sign="sign(1)"), "def sign(number): return FACTOR * number", "FACTOR = 1"]
+    cells += ["play()", STRATEGY.format(sign="sign(1)"), "play()", "def sign(number): return -FACTOR * number"]
+    cells += ["play()", "FACTOR = -1", "play()", STRATEGY.format(sign="sign(-1)"), "play()", "FACTOR = object()"]
+    cells += ["try:\n    play()\nexcept ValueError as error: print(error)"]
+    text = "".join(f"exec({cell!r}, globals())\n" for cell in cells)
+    done = subprocess.run([sys.executable, "-"], input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *lines, error = done.stdout.splitlines()
+    assert lines[0] == lines[1]
+    identities, clients = zip(*(line.split(" ", 1) for line in lines[1:]), strict=True)
+    assert len(set(identities)) == 4
+    assert clients == ("[2, 3]", "[0, 1]", "[2, 3]", "[0, 1]")
+    assert error.startswith("Ranked: what is typed in, to be stored, must refer to numbers, texts, arrays, functions")
+    assert error.endswith("got FACTOR, which is of class object")
+
+
+def test_installed_code_has_no_sources():
+    assert sources_of([Rand(m=2), LOCAL, np.zeros]) == ()
+    assert sum_of_code(Rand) == ""
+    assert [name for name, _ in sources_of(played)] == [f"{__name__}:played"]
