@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jaxtyping import Array, Float
 from support import reference
 from support.rounds import ALIKE, EVERY, compilations
 
 import fedpick
-from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform
+from fedpick import AFL, Cooldown, Full, PowerOfChoice, Rand, Shrinking, Uniform, pytree, sampling, static
 from fedpick.experiment import Experiment
 from fedpick.results import median_interval
 from fedpick.sim import (
@@ -658,3 +659,54 @@ def test_an_availability_that_is_no_pytree_is_told_the_cure():
         simulate(
             small(), Logistic(), Rand(2), Local(1, 2, 0.1), rounds=2, availability=lambda key, t, K: jnp.ones(K, bool)
         )
+
+
+@pytree
+class Prior:
+    """Whoever comes first by a number of each client's, and a number that may be swept."""
+
+    prior: Float[Array, " K"]
+    sign: float | Float[Array, ""] = 1.0
+    m: int = static(default=2)
+    poll: ClassVar[str] = "none"
+
+    def init(self, num_clients):
+        return ()
+
+    def propose(self, key, state, clients):
+        return clients.available
+
+    def select(self, key, state, clients, candidates, losses):
+        return sampling.seat(*sampling.top_k(key, self.sign * self.prior, candidates, self.m))
+
+    def observe(self, state, selection, report):
+        return state
+
+
+@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_a_strategy_declares_as_an_array_goes_whole_into_every_run(jit, wrapped):
+    prior = jnp.array([0.0, 3.0, 1.0, 2.0])
+    for sign, points in ((1.0, 1), (jnp.array([1.0, -1.0]), 2)):
+        selector = Prior(prior, sign)
+        selector = Cooldown(selector, rounds=0) if wrapped else selector
+        result = simulate(
+            Quadratic(K=4), QuadraticModel(), selector, Local(1, 1, 1e-4), rounds=2, seeds=2, jit=jit, progress=False
+        )
+        assert len(result.runs) == 2 * points
+        assert set(result.runs[0]) == {"seed", *(["selector.sign" if wrapped else "sign"] if points == 2 else [])}
+        found = [sorted(set(clients.ravel().tolist())) for clients in result.records["clients"]]
+        assert found == [[1, 3]] * 2 + [[0, 2]] * (2 * points - 2)
+
+
+def test_a_model_that_came_to_nan_predicts_nothing():
+    rng = np.random.default_rng(0)
+    x, y = 1e4 * rng.normal(size=(80, 5)), (rng.random(80) < 0.1).astype(int)
+    federation = Federation.from_arrays(x, y, np.arange(80) % 4, test=(x, y))
+    problem = (federation, MLP((4,), dropout=0.0), Full(), Local(tau=5, b=10, eta=1e30))
+    result = simulate(*problem, rounds=4, every=1, metrics=["f1"], until=("test_accuracy", 0.85))
+    assert result.rounds == 4
+    lost = np.isnan(result.metrics["loss"][0])
+    assert lost.any()
+    for name in ("test_accuracy", "test_f1", "mean_accuracy", "worst_accuracy"):
+        np.testing.assert_array_equal(np.isnan(result.metric(name)[0]), lost, err_msg=name)

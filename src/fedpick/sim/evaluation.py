@@ -176,7 +176,9 @@ def measure_test_set(
     labels = federation.test_y if order is None else federation.test_y[order]
     # Behind a barrier, so that a metric is computed alike whatever program it is a part of.
     whole, labels = barrier((_by_row(blocks, samples), labels))
-    found = {metric.name: jnp.asarray(metric.function(whole, labels), jnp.float32) for metric in metrics}
+    lost = jnp.isnan(whole).any()
+    values = {metric.name: jnp.asarray(metric.function(whole, labels), jnp.float32) for metric in metrics}
+    found = {name: jnp.where(lost, jnp.nan, value) for name, value in values.items()}
     measured: dict[str, Array] = barrier(found)
     return measured
 
@@ -215,9 +217,9 @@ def _by_row(blocks: Float[Array, "number size *more"], samples: int) -> Float[Ar
 
 
 def _outcomes(model: Model, params: Params, x: Array, y: Array) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """The loss of each sample, and 1 where its label is predicted."""
+    """The loss of each sample, and 1 where its label is predicted; NaN where the loss is, which is no prediction."""
     losses, right = model.losses(params, x, y, None), (model.predict(params, x) == y).astype(jnp.float32)
-    outcomes: tuple[Array, Array] = barrier((losses, right))
+    outcomes: tuple[Array, Array] = barrier((losses, jnp.where(jnp.isnan(losses), jnp.nan, right)))
     return outcomes
 
 
