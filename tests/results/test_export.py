@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpick import PowerOfChoice
+from fedpick import PowerOfChoice, strategy
 from fedpick.metrics import METRICS
+from fedpick.results import concatenate
 from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
 
 COSTS = ["messages", "bytes_down", "bytes_up", "poll_samples", "train_samples", "seconds"]
@@ -127,3 +128,38 @@ def test_mistakes_are_one_sentence(result, tmp_path, monkeypatch):
         result.to_parquet(tmp_path / "x")
     result.to_csv(tmp_path / "needs neither.csv")
     assert [file.name for file in tmp_path.iterdir()] == ["needs neither.csv"]
+
+
+def test_lists_that_differ_are_texts(result, tmp_path):
+    runs = [{**run, "at": [1, 2] if row else []} for row, run in enumerate(result.runs)]
+    listed = dataclasses.replace(result, runs=runs)
+    assert listed.to_frame()["at"].unique().tolist() == ["[]", "[1, 2]"]
+    listed.to_csv(tmp_path / "t.csv")
+    assert "[1, 2]" in (tmp_path / "t.csv").read_text()
+
+
+def test_runs_are_found_by_their_exact_values(result):
+    values = [{"seed": 20240101, "eta": 1e-9}, {"seed": 20240102, "eta": 5e-9}]
+    values += [{"seed": 7, "eta": 0.1, "kind": "rand"}, {"seed": 8, "eta": 0.1, "kind": 6}]
+    many = dataclasses.replace(result, runs=values)
+    assert many.where(seed=20240101).runs == values[:1]
+    assert many.where(eta=1e-9).runs == values[:1]
+    assert many.where(eta=np.float32(0.1)).runs == values[2:]
+    assert many.where(kind="rand").runs == [values[2]]
+    assert many.where(kind=6.0).runs == [values[3]]
+    with pytest.raises(ValueError, match="must match a run, got none"):
+        many.where(kind=0.5)
+
+
+def test_costs_of_results_put_together_are_those_of_each():
+    problem, local = (Quadratic(K=4, v=2), QuadraticModel()), Local(1, 1, 1e-3)
+    ocs, pow_d = (simulate(*problem, strategy(name, m=1, d=2), local, rounds=2) for name in ("ocs", "pow-d"))
+    large = simulate(Quadratic(K=4, v=3), QuadraticModel(), strategy("pow-d", m=1, d=2), local, rounds=2)
+    both = concatenate([ocs, pow_d, large])
+    for row, one in enumerate((ocs, pow_d, large)):
+        for name, values in one.costs.items():
+            np.testing.assert_array_equal(both.costs[name][row], values[0], err_msg=name)
+        alone = both.rows([row])
+        assert (alone.payload, alone.model_bytes) == (one.payload, one.model_bytes)
+        assert alone.to_arrays(0).keys() == one.to_arrays(0).keys()
+    assert concatenate([pow_d, pow_d]).model_bytes == pow_d.model_bytes

@@ -1,9 +1,11 @@
 """Several results as one."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from fedpick.metrics import Payload
 from fedpick.results.result import Result
 
 
@@ -23,10 +25,17 @@ def concatenate(results: list[Result]) -> Result:
     if any(one.rounds != first.rounds or not np.array_equal(one.evaluated, first.evaluated) for one in results):
         raise ValueError("concatenate: results must have the same rounds and evaluations, got different ones")
     same = all(np.array_equal(one.share, first.share) for one in results)
+
+    def by_row(parts: list[Any]) -> Any:
+        rows = np.concatenate([np.broadcast_to(part, len(one.runs)) for part, one in zip(parts, results, strict=True)])
+        return rows if (rows != rows[:1]).any() else rows[0].item()
+
     return replace(
         first,
         runs=[run for one in results for run in one.runs],
         share=first.share if same else np.concatenate([one.shares for one in results]),
+        model_bytes=by_row([one.model_bytes for one in results]),
+        payload=Payload(*(by_row(list(parts)) for parts in zip(*(one.payload for one in results), strict=True))),
         metrics={
             name: np.concatenate([one.metrics[name] for one in results])
             for name in first.metrics

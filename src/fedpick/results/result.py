@@ -10,6 +10,7 @@ import numpy as np
 from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, Payload, check_part, is_accuracy, traffic
 from fedpick.report import Chart, ChartRow, curve, picture, table, to_altair
 from fedpick.results.export import to_frame, write_csv, write_parquet
+from fedpick.results.values import is_value, labels, of_rows
 from fedpick.validation import one_of, require
 
 SHOWN = ("loss", "test_accuracy")  # unless other metrics are named
@@ -23,7 +24,7 @@ class Result:
     Args:
         runs: The seed and the swept values of each run.
         share: Each client's share of the data, [K]; [R, K] where each run has data of its own.
-        model_bytes: The size of the model.
+        model_bytes: The size of the model; [R] where runs differ in it.
         evaluated: The number of rounds played before each evaluation, [E]; the first is 0.
         metrics: ``loss``, ``test_loss``, ``test_accuracy``, ``skew`` [R, E], those that were asked for by name, and
             ``client_loss``, ``client_accuracy`` [R, E, K].
@@ -31,14 +32,14 @@ class Result:
             ``returned``, ``poll_samples``, ``train_samples``, ``seconds`` [R, T].
         params: The final models, arrays [R, ...]; None where they were not kept.
         finished: False where the simulation was interrupted or stopped at its target.
-        payload: What the strategy's messages carry.
+        payload: What the strategy's messages carry; of numbers [R] where runs differ in it.
         clients: What the clients are called; empty where they have no names.
         better: Of each metric that was asked for by name, whether higher is better; None where it did not say.
     """
 
     runs: list[dict[str, Any]]
     share: Numbers = field(repr=False)
-    model_bytes: int
+    model_bytes: Any
     _: KW_ONLY
     evaluated: Numbers = field(repr=False)
     metrics: dict[str, Numbers] = field(repr=False)
@@ -58,8 +59,9 @@ class Result:
             model: Whether to keep the final model, as model/...
         """
         arrays = {"share": self.shares[row], "evaluated": self.evaluated}
-        if self.payload != Payload():
-            arrays["payload"] = np.asarray(self.payload)
+        payload = self.rows([row]).payload
+        if payload != Payload():
+            arrays["payload"] = np.asarray(payload)
         if self.clients:
             arrays["clients"] = np.asarray(self.clients)
         if self.better:
@@ -175,17 +177,18 @@ class Result:
     def costs(self) -> dict[str, Numbers]:
         """Exact costs by round, [R, T]: messages, bytes_down, bytes_up, poll_samples, train_samples, seconds."""
         counted = {name: self.records[name].astype(np.int64) for name in ("polled", "trained", "returned")}
+        size, *carried = (np.reshape(part, (-1, 1)) for part in (self.model_bytes, *self.payload))
         return {
-            **traffic(**counted, model_bytes=self.model_bytes, payload=self.payload),
+            **traffic(**counted, model_bytes=size, payload=Payload(*carried)),
             **{name: self.records[name] for name in ("poll_samples", "train_samples", "seconds")},
         }
 
     def where(self, **values: Any) -> "Result":
-        """The runs with these values, such as ``result.where(d=6)``."""
+        """The runs with these values, such as ``result.where(d=6)``; fractions are compared to six digits."""
         keep = [
             r
             for r, run in enumerate(self.runs)
-            if all(name in run and np.isclose(run[name], value) for name, value in values.items())
+            if all(name in run and is_value(run[name], value) for name, value in values.items())
         ]
         if not keep:
             raise ValueError(f"Result: {values} must match a run, got none among {self.runs[:3]} ...")
@@ -199,6 +202,8 @@ class Result:
             share=self.share[keep] if self.share.ndim == 2 else self.share,
             metrics={name: table[keep] for name, table in self.metrics.items()},
             records={name: table[keep] for name, table in self.records.items()},
+            model_bytes=of_rows(self.model_bytes, keep),
+            payload=Payload(*(of_rows(part, keep) for part in self.payload)),
             params=jax.tree.map(lambda leaf: leaf[keep], self.params),
         )
 
@@ -262,7 +267,7 @@ class Result:
             rounds, measured = np.arange(1, self.rounds + 1), self.costs | counted
         columns = {"round": np.tile(rounds, len(self.runs))} | {name: x.ravel() for name, x in measured.items()}
         named = {
-            f"run.{name}" if name in columns else name: np.repeat([run[name] for run in self.runs], len(rounds))
+            f"run.{name}" if name in columns else name: np.repeat(labels(run[name] for run in self.runs), len(rounds))
             for name in self.runs[0]
         }
         return named | columns
