@@ -38,6 +38,8 @@ def test_what_is_no_network_is_told():
         Network("support.networks:nothing").build(FEDERATION)
     with pytest.raises(ValueError, match="must have parameters alone, as with GroupNorm, got also batch_stats"):
         Network("support.networks:Normed").build(FEDERATION).init(jax.random.key(0))
+    with pytest.raises(ValueError, match="must have parameters alone, as with GroupNorm, got also BatchStat"):
+        simulate(FEDERATION, Network("support.networks:NormedNNX"), Rand(m=3), Local(tau=1, b=8, eta=0.3), rounds=1)
 
 
 def test_the_command_line_takes_a_file_and_a_name(tmp_path, monkeypatch):

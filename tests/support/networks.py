@@ -31,5 +31,13 @@ class NNX(nnx.Module):
         return self.last(self.dropout(nnx.relu(self.first(x))))
 
 
+class NormedNNX(nnx.Module):
+    def __init__(self, inputs, num_classes, *, rngs):
+        self.norm, self.last = nnx.BatchNorm(inputs[0], rngs=rngs), nnx.Linear(inputs[0], num_classes, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(self.norm(x))
+
+
 def nothing():
     return jnp.zeros(3)

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from fedpick import registry
@@ -83,9 +84,7 @@ def _linen(net: Any, shape: tuple[int, ...]) -> tuple[Init, Apply]:
 
     def init(key: PRNGKeyArray) -> Params:
         variables = net.init({"params": key, "dropout": key}, jnp.zeros((1, *shape), jnp.float32), **_mode(takes, None))
-        if set(variables) - {"params"}:
-            others = ", ".join(sorted(set(variables) - {"params"}))
-            raise ValueError(f"Network: a Flax module must have parameters alone, as with GroupNorm, got also {others}")
+        _check_no_state(set(variables) - {"params"})
         return variables["params"]
 
     def apply(params: Params, x: Array, key: PRNGKeyArray | None) -> Array:
@@ -96,11 +95,21 @@ def _linen(net: Any, shape: tuple[int, ...]) -> tuple[Init, Apply]:
     return init, apply
 
 
+def _check_no_state(others: set[str]) -> None:
+    """Raise where a Flax module has variables that are no parameters: nobody would average them."""
+    if others:
+        got = ", ".join(sorted(others))
+        raise ValueError(f"Network: a Flax module must have parameters alone, as with GroupNorm, got also {got}")
+
+
 def _nnx(make: Callable[..., Any]) -> tuple[Init, Apply]:
     nnx: Any = importlib.import_module("flax.nnx")
 
     def init(key: PRNGKeyArray) -> Params:
-        return nnx.split(make(rngs=nnx.Rngs(key)), nnx.Param, ...)[1]
+        params, _, rest = nnx.split(make(rngs=nnx.Rngs(key)), nnx.Param, nnx.RngState, ...)[1:]
+        variables = jax.tree.leaves(rest, is_leaf=lambda leaf: hasattr(leaf, "type") or isinstance(leaf, nnx.Variable))
+        _check_no_state({getattr(variable, "type", type(variable)).__name__ for variable in variables})
+        return params
 
     def apply(params: Params, x: Array, key: PRNGKeyArray | None) -> Array:
         fresh = make(rngs=nnx.Rngs(jax.random.key(0) if key is None else key))
@@ -140,6 +149,16 @@ def _keras(net: Any, shape: tuple[int, ...], address: str) -> tuple[Init, Apply]
         net.build((None, *shape))
     start = [jnp.asarray(variable.value) for variable in net.trainable_variables]
     fixed = [variable.value for variable in net.non_trainable_variables]
+    weights = {id(variable) for variable in net.non_trainable_weights}  # without the states of random numbers
+    after = net.stateless_call(start, fixed, jnp.ones((2, *shape), jnp.float32), training=True)[1]
+    changed = [
+        variable.name
+        for variable, old, new in zip(net.non_trainable_variables, fixed, after, strict=True)
+        if id(variable) in weights and not np.array_equal(old, new)
+    ]
+    if changed:
+        rule = "must have trained parameters alone, as with GroupNormalization"
+        raise ValueError(f"Network: {address} {rule}, got also {', '.join(changed)}")
 
     def apply(params: Params, x: Array, key: PRNGKeyArray | None) -> Array:
         found: Array = net.stateless_call(params, fixed, x, training=key is not None)[0]
