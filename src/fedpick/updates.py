@@ -45,26 +45,35 @@ def sketch(update: Sequence[Array], size: int) -> Float[Array, " size"]:
     return jnp.sum(rows, axis=0)
 
 
-def head(update: Sequence[Array]) -> Float[Array, " C"]:
-    """The update of the output bias: the last array with one axis.
+def head(update: Sequence[Array], classes: int) -> Float[Array, " C"]:
+    """The update of the output bias: the array with one axis that has a number for each class.
 
-    >>> head([jnp.zeros(3), jnp.zeros((3, 2)), jnp.array([1.0, 2.0])])
+    Args:
+        update: The arrays of the update.
+        classes: Number of labels.
+
+    >>> head([jnp.zeros(3), jnp.zeros((3, 2)), jnp.array([1.0, 2.0])], classes=2)
     Array([1., 2.], dtype=float32)
     """
-    vectors = [part for part in update if part.ndim == 1]
-    if not vectors:
-        shapes = [part.shape for part in update]
-        raise ValueError(f"updates: the model must have an output bias, an array with one axis, got shapes {shapes}")
-    return vectors[-1]
+    biases = [part for part in update if part.shape == (classes,)]
+    if len(biases) != 1:
+        shapes = ", ".join(str(part.shape) for part in update)
+        rule = f"have one array of shape ({classes},), its output bias"
+        why = "; another layer must have another width" if biases else ""
+        raise ValueError(f"updates: the model must {rule}{why}, got shapes {shapes}")
+    return biases[0]
 
 
-def measure(selector: Selector[Any], update: Sequence[Array], bias: Array | None = None) -> dict[str, Array]:
+def measure(
+    selector: Selector[Any], update: Sequence[Array], bias: Array | None = None, labels: int | None = None
+) -> dict[str, Array]:
     """What a strategy needs of an update.
 
     Args:
         selector: The strategy.
         update: The arrays of the update, in the order of their names: a sketch depends on it.
-        bias: The update of the output bias; by default the last array with one axis.
+        bias: The update of the output bias, where it is known; by default it is found by its length.
+        labels: The number of labels, where it is known.
     """
     wanted, found = needs(selector), {}
     if "norm" in wanted:
@@ -72,13 +81,10 @@ def measure(selector: Selector[Any], update: Sequence[Array], bias: Array | None
     if "sketch" in wanted:
         found["sketch"] = sketch(update, lengths(selector)["sketch"])
     if "head" in wanted:
-        found["head"] = head(update) if bias is None else bias
-        expected = lengths(selector)["head"]
-        if found["head"].shape != (expected,):
-            length = found["head"].shape[0]
-            raise ValueError(
-                f"{owner_name(selector)}: classes must be {length}, the model's output biases, got {expected}"
-            )
+        classes = lengths(selector)["head"]
+        if labels not in (None, classes):
+            raise ValueError(f"{owner_name(selector)}: classes must be {labels}, the labels of the data, got {classes}")
+        found["head"] = head(update if bias is None else [bias], classes)
     return found
 
 

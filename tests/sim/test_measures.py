@@ -202,10 +202,22 @@ def test_a_field_that_is_not_needed_is_not_measured(federation):
 def test_wrong_needs_and_missing_facts_are_named(federation):
     with pytest.raises(ValueError, match=r"Diary: needs must be among .*, got 'luck'"):
         needs(Diary(needs=frozenset({"luck"})))
-    with pytest.raises(ValueError, match="Diary: classes must be 10, the model's output biases, got 7"):
+    with pytest.raises(ValueError, match="Diary: classes must be 10, the labels of the data, got 7"):
         played(federation, Diary(needs=frozenset({"head"}), classes=7))
-    with pytest.raises(ValueError, match="output bias"):
-        head([jnp.zeros((2, 2))])
+    with pytest.raises(ValueError, match=r"one array of shape \(2,\), its output bias, got shapes \(2, 2\)"):
+        head([jnp.zeros((2, 2))], classes=2)
+    with pytest.raises(
+        ValueError, match=r"its output bias; another layer must have another width, got shapes \(2,\), \("
+    ):
+        head([jnp.zeros(2), jnp.zeros(2)], classes=2)
+
+
+def test_the_head_is_the_bias_of_the_outputs_wherever_its_name_is_among_the_others():
+    update = [jnp.zeros((4, 3)), jnp.array([1.0, 2.0, 3.0]), jnp.zeros((4, 16)), jnp.zeros(16)]  # as of a CharLSTM
+    np.testing.assert_array_equal(head(update, classes=3), [1, 2, 3])
+    diary = Diary(needs=frozenset({"head"}), classes=16)
+    with pytest.raises(ValueError, match="Diary: classes must be 3, the labels of the data, got 16"):
+        measure(diary, update, labels=3)
 
 
 def test_sketches_keep_inner_products_on_average():
