@@ -130,11 +130,12 @@ def needs(selector: Any) -> frozenset[str]:
 
 
 def payload(selector: Any) -> Payload:
-    """What the messages of a strategy carry, for counting traffic: a squared loss is a second scalar in a reply.
+    """What a strategy's messages carry, for counting traffic: a squared loss is a second scalar in a reply.
 
-    A client that was polled by training needs no model any more. What the server measures of updates costs nothing.
+    A client that was polled by training has the model. What the server measures of updates costs nothing.
     """
-    return Payload(1 + ("square_loss" in needs(selector)), 0 if selector.poll == "norm" else 1)
+    asked = getattr(selector, "enquires", 0)
+    return Payload(1 + ("square_loss" in needs(selector)), int(selector.poll != "norm"), int(not asked), asked or 1)
 
 
 def least_clients(selector: Any) -> int:

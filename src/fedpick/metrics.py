@@ -58,10 +58,12 @@ def name_on_test_set(metric: str) -> str:
 
 
 class Payload(NamedTuple):
-    """What the messages of a strategy carry: scalars in a reply after training, models in the request to train."""
+    """What the messages of a strategy carry: scalars in a reply and models in a request, of training and of a poll."""
 
     reply_scalars: int = 1
     request_models: int = 1
+    poll_models: int = 1
+    poll_scalars: int = 1
 
 
 def traffic(
@@ -81,6 +83,6 @@ def traffic(
     """
     return {
         "messages": 2 * polled + trained + returned,
-        "bytes_down": model_bytes * (polled + payload.request_models * trained),
-        "bytes_up": SCALAR * polled + (model_bytes + SCALAR * payload.reply_scalars) * returned,
+        "bytes_down": model_bytes * (payload.poll_models * polled + payload.request_models * trained),
+        "bytes_up": SCALAR * payload.poll_scalars * polled + (model_bytes + SCALAR * payload.reply_scalars) * returned,
     }

@@ -105,8 +105,8 @@ class Selector(Protocol[State]):
 
     A strategy may also declare ``needs``, the optional fields of ``Clients`` and ``Report`` that it uses (only these
     are measured); ``sketch_size`` and ``classes``, the lengths of a sketch and of a head; ``skips_poll = True`` (no
-    poll where the candidates are no more than the seats); ``one_key = True`` (``select`` gets the key of ``propose``,
-    and so knows what was drawn there); and, what ``fedpick.check_selector`` then holds it to:
+    poll where the candidates are no more than the seats); ``enquires``, how many facts they are asked for without a
+    poll; ``one_key = True`` (``select`` has the key of ``propose``); and, what ``check_selector`` then holds it to:
     ``weights_sum_to_1 = False`` and ``fills_seats = False`` (the default of both is True; a seat may stay empty though
     a client is available for it), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
     ``candidates_by_share = True`` (the candidates are drawn without replacement, by size),

@@ -92,7 +92,7 @@ STRATEGIES: dict[str, Strategy] = {
     "tifl": Strategy("fedpick.selectors:TiFL", {},
                      "m of one tier of like speed, tiers of high loss more often", *_REPORTED, "Chai et al. 2020"),
     "fedcs": Strategy("fedpick.selectors:FedCS", {},
-                      "of d candidates, at most m that keep the deadline", "nothing", "2d + 2m", "2m w + 2d scalars",
+                      "of d candidates, at most m that keep the deadline", "durations", "2d + 2m", "2m w + 2d scalars",
                       "Nishio, Yonetani 2019"),
     "refl": Strategy("fedpick.selectors:REFL", {},
                      "m uniformly, those about to leave first", *_NO_POLL, "Abdelmoniem et al. 2023"),

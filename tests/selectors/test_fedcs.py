@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from support.seats import agree, draws, sets
 
-from fedpick import Clients, FedCS, LawBrokenError, check_selector, pick, pytree, round_keys
+from fedpick import Clients, Cooldown, FedCS, LawBrokenError, Rand, check_selector, pick, pytree, round_keys
 from fedpick.checks.harness import Trial
 from fedpick.checks.laws import check_seats
+from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
 
 nan = float("nan")
 f32 = np.float32
@@ -182,3 +183,17 @@ def test_a_strategy_that_leaves_seats_empty_says_so():
 @pytest.mark.slow
 def test_the_laws_hold_where_a_single_client_keeps_the_deadline():
     check_selector(FedCS(m=3, d=6, deadline=1.5), static=("d",))
+
+
+@pytest.mark.parametrize("selector", [FedCS(m=2, d=4), Cooldown(FedCS(m=2, d=4), rounds=1)], ids=["fedcs", "cooldown"])
+def test_what_the_candidates_are_asked_is_counted(selector):
+    """As in its row of the table of strategies: 2d + 2m messages, 2m w + 2d scalars; asking takes no time."""
+    result = simulate(Quadratic(K=6, v=2), QuadraticModel(), selector, Local(1, 1, 1e-3), rounds=2)
+    costs, w = {name: values[0].tolist() for name, values in result.costs.items()}, result.model_bytes
+    assert result.records["polled"].tolist() == [[4, 4]]
+    assert costs["messages"] == [12, 12]
+    assert costs["bytes_down"] == [2 * w, 2 * w]
+    assert costs["bytes_up"] == [2 * (w + 4) + 4 * 8] * 2
+    assert costs["poll_samples"] == [0, 0]
+    rand = simulate(Quadratic(K=6, v=2), QuadraticModel(), Rand(2), Local(1, 1, 1e-3), rounds=2)
+    np.testing.assert_array_equal(result.costs["seconds"], rand.costs["seconds"])

@@ -47,6 +47,7 @@ class FedCS:
     poll: ClassVar[Poll] = "none"
     needs: ClassVar[frozenset[str]] = frozenset({"expected_duration", "upload_duration"})
     fills_seats: ClassVar[bool] = False
+    enquires: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "m", natural(self, "m", self.m))

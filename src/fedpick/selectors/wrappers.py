@@ -36,6 +36,10 @@ class Around:
         return bool(getattr(self.selector, "skips_poll", False))
 
     @property
+    def enquires(self) -> int:
+        return int(getattr(self.selector, "enquires", 0))
+
+    @property
     def one_key(self) -> bool:
         return bool(getattr(self.selector, "one_key", False))
 

@@ -62,9 +62,11 @@ class Request(NamedTuple):
 
     trained: bool
     measured: frozenset[str]
+    enquires: bool = False  # the candidates are asked for facts alone, which takes no time
 
     @classmethod
     def of(cls, selector: Selector[Any]) -> "Request":
         """The request of a strategy."""
         kind = POLLS.get(selector.poll)
-        return cls(kind is not None and kind.trains, needs(selector) & (UPDATES | {"square_loss"}))
+        enquires = selector.poll == "none" and getattr(selector, "enquires", 0) > 0
+        return cls(kind is not None and kind.trains, needs(selector) & (UPDATES | {"square_loss"}), enquires)

@@ -146,8 +146,8 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
 
     candidates, answers, selection = pick(selector, keys, state, clients, poll)
     selection = _lawful(selection, candidates, clients.available)
-    asked = (candidates if kind is None else polled(selector, candidates, state)) & (kind is not None)
-    evaluated = kind.samples(count, local) if kind is not None else count
+    asked = candidates & Request.of(selector).enquires if kind is None else polled(selector, candidates, state)
+    evaluated = kind.samples(count, local) if kind is not None else jnp.zeros_like(count)
     data = jax.random.key_data
     return Choice(clients, asked, evaluated, answers, selection, fails=data(fails), train=data(keys.train))
 
@@ -205,14 +205,15 @@ def work(
     poll_time = jnp.where(
         asked, setup.devices.poll_seconds(choice.evaluated, model_bytes, trains), jnp.float32(0)
     ).max()
-    poll_time = jnp.minimum(poll_time, deadline) if trains else poll_time
+    poll_time = jnp.minimum(poll_time, deadline) if trains else jnp.float32(0) if request.enquires else poll_time
     train_time = jnp.where(filled, jnp.minimum(duration, deadline), jnp.float32(0)).max()
     seen: dict[str, Any] = {"loss": told, "duration": duration}
     if trained.square_loss is not None:
         seen["square_loss"] = trained.square_loss if lying is None else squares_of(told, trained)
     if request.measured & UPDATES:
         changes = jax.tree.map(lambda new, old: new - old[None], trained.params, before)
-        seen |= jax.vmap(lambda change: measure(setup.selector, jax.tree.leaves(change)))(changes)
+        labels = federation.classes
+        seen |= jax.vmap(lambda change: measure(setup.selector, jax.tree.leaves(change), labels=labels))(changes)
     outcome = Outcome(
         params,
         server,
