@@ -120,3 +120,21 @@ def test_a_checkpoint_is_found_by_another_process(tmp_path, monkeypatch):
     found = subprocess.run([sys.executable, "-c", code, sys.argv[1]], capture_output=True, text=True, check=True)
     assert found.stdout == here.getvalue()
     assert (tmp_path / "run.npz").stat().st_mtime_ns == written, "the other process played it again"
+
+
+@pytest.mark.parametrize("end", ["ctrl-c", "until"])
+def test_what_was_played_is_kept_where_a_call_ends_early(play, tmp_path, end, monkeypatch):
+    """Between two checkpoints, which are written more rarely the longer a run is."""
+    monkeypatch.setattr(simulation, "RECORDED", 1)  # the first chunk is written, and then the whole
+    path = tmp_path / "run.npz"
+
+    def watch(so_far):
+        if so_far.rounds == 15:
+            raise KeyboardInterrupt
+
+    reached = play().metrics["loss"][0, 3] * (1 + 1e-6)
+    options = {"watch": watch} if end == "ctrl-c" else {"until": ("loss", reached)}
+    assert play(checkpoint=path, **options).rounds == 15
+    first = []
+    play(checkpoint=path, watch=lambda so_far: first.append(so_far.rounds))
+    assert first[0] == 15

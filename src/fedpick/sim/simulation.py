@@ -86,8 +86,8 @@ def simulate(
             ("my.module:metric"), or JAX functions of the logits [n, classes] and the labels [n]. The result has them as
             ``test_f1``, ... A function whose attribute ``higher_is_better`` is True or False can be a target.
         until: Stop once every run has reached a target, such as ``("test_accuracy", 0.6)``.
-        checkpoint: A file that is written after each chunk, and in long runs each time that a tenth of the rounds is
-            new, from which an interrupted call resumes bit for bit.
+        checkpoint: A file that is written after each chunk, in long runs each time that a tenth of the rounds is new,
+            and where Ctrl-C or ``until`` ends the call; the same call resumes from it bit for bit.
         progress: Whether to show a progress bar; by default on a terminal only.
         watch: Called with the result so far (read-only) before the first round and after each chunk of about a
             hundred, in the thread of this call.
@@ -141,11 +141,11 @@ def simulate(
     better = {metric.name: metric.higher for metric in own}
     told = (watch, data.names.clients, better)
     output = _Output(names, mine, share, model_bytes, payload(selector), cadence, file, *told)
+    kept = tables.rounds
     try:
         with Bar(rounds, tables.rounds, progress if jax.process_index() == 0 else False) as bar:
             bar.update(tables.rounds, tables.evaluations.loss[:, -1])
             output.show(tables)
-            kept = tables.rounds
             while tables.rounds < rounds and not (until and hosts.all_agree(output.reached(until, tables))):
                 tick = functools.partial(bar.part, tables.rounds, cadence.step(tables.rounds))
                 first = tables.rounds
@@ -160,6 +160,8 @@ def simulate(
         if hosts.several():
             raise  # the others would wait for this one's results
         LOG.warning("simulate: stopped after round %d of %d; the result ends there", tables.rounds, rounds)
+    if tables.rounds > kept:
+        output.save(runner, tables)
     params, tables = output.whole((runner.state.params, tables))
     preflight.warn_of_few_available(selector, tables.records)
     result = output.result(tables, params)
