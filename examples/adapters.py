@@ -21,7 +21,7 @@ def sentences(seed: int = 0) -> Federation:
     client = np.repeat(np.arange(K), EACH)
     language = np.where(rng.random(len(client)) < 0.8, client % 3, rng.integers(0, 3, len(client)))
     x = np.array([list(rng.choice(list(LETTERS[label].encode()), LENGTH)) for label in language], np.uint8)
-    return Federation.from_arrays(x, language, client, test=(x[::5], language[::5]), name="made-up languages")
+    return Federation.from_arrays(x, language, client, test_share=0.2, name="made-up languages")
 
 
 def main(rounds: int = 40) -> dict[str, tuple[float, int]]:

@@ -177,6 +177,7 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: Devices(deadline=jnp.ones(3)), "Devices: deadline must be one number, got"),
         (lambda: Federation.from_partition(X, Y, "iid"), "Federation: partition must be one such as Dirichlet(K=30, alpha=0.3), got 'iid'"),
         (lambda: Federation.from_partition(X, Y, [IID(2), IID]), "Federation: partition must be one such as Dirichlet(K=30, alpha=0.3), got <class"),
+        (lambda: Federation.from_partition(X, Y, [IID(2), IID(2)], test_share=0.2), "Federation: test_share must be 0 where runs deal out the samples each in its own way"),
         (lambda: Dirichlet(0, 1.0), "Dirichlet: K must be at least 1, got 0"),
         (lambda: Dirichlet(5, -1.0), "Dirichlet: alpha must be finite and above 0, got -1.0"),
         (lambda: Dirichlet(30, 0.3, least=101)(LABELS), "Dirichlet: least must be low enough to be met"),

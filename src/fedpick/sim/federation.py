@@ -206,7 +206,7 @@ class Federation:
         check_below("client", client, K, "num_clients")
         if len(x) < K:  # before anything of that size is allocated
             raise ValueError(f"Federation: num_clients must be at most the {len(x)} samples, got {K}")
-        if test is None and test_share and client.ndim == 1:
+        if test is None and test_share:
             out = held_out(client, test_share, seed)
             test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
         x, test_x = narrow("Federation: x", x), narrow("Federation: test x", test_x)

@@ -232,6 +232,9 @@ def held_out(client: Numbers, share: float, seed: int) -> Numbers:
     >>> held_out(np.array([0] * 10 + [1] * 9), 0.1, seed=0).sum()
     np.int64(1)
     """
+    if client.ndim > 1:
+        rule = "0 where runs deal out the samples each in its own way: hold the test set out before, as test=(x, y)"
+        raise ValueError(f"Federation: test_share must be {rule}, got {share}")
     lot = np.random.default_rng(seed).permutation(len(client))
     order = np.lexsort((lot, client))
     counts = np.bincount(client)
