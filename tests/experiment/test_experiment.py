@@ -435,3 +435,16 @@ def test_a_file_that_a_field_of_ones_own_class_names_counts(tmp_path, monkeypatc
     assert sums[0] == sums[2] != sums[1]
     assert set(sums[0]) == {f"{name}:Weighted", str(table)}
     assert own_code({"selector": {"kind": "rand", "table": str(table)}}) == {}  # ours say themselves what they read
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"selector": PowerOfChoice(2, np.array([2, 3]))}, "selector.d"),
+        ({"local": Local(2, 1, np.array([1e-4, 1e-3]))}, "local.eta"),
+        ({"server": Server(eta=np.array([0.5, 1.0]))}, "server.eta"),
+    ],
+)
+def test_an_experiment_has_one_value_in_each_field(changes, name):
+    with pytest.raises(ValueError, match=f"experiment: {name} must be one value: several are several experiments, or"):
+        small(**changes)

@@ -109,7 +109,9 @@ def test_a_helper_that_is_loaded_again_counts(tmp_path, monkeypatch):
     """The class is the same object; the program that was compiled of it is not used again."""
     name = own_module(tmp_path, monkeypatch, STRATEGY.format(sign="helper().sign()"))
     source = (tmp_path / f"{name}.py").read_text()
-    (tmp_path / f"{name}.py").write_text(f"{source}\ndef helper():\n    import {name}_helper\n    return {name}_helper\n")
+    (tmp_path / f"{name}.py").write_text(
+        f"{source}\ndef helper():\n    import {name}_helper\n    return {name}_helper\n"
+    )
     (tmp_path / f"{name}_helper.py").write_text("def sign(): return 1\n")
     module, helper = (importlib.import_module(each) for each in (name, f"{name}_helper"))
     found = [played(tmp_path / "runs", module.Ranked(m=2))]

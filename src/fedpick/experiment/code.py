@@ -38,7 +38,7 @@ def own_code(plain: Any) -> dict[str, str]:
 
 
 def check_current(name: str, value: Any) -> None:
-    """Raise where an object, or one inside it, is of a class that was defined again since: the address is the new one's.
+    """Raise where an object, or a part of it, is of a class that was defined again since: its address is the new one's.
 
     Args:
         name: What the object is called in an error.

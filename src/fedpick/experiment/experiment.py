@@ -198,7 +198,7 @@ class Experiment:
 
 
 def content_of(data: Any) -> tuple[Any, ...]:
-    """What a description of data leads to beside its fields: the file that it reads, and code and files of one's own."""
+    """What a description of data leads to beside its fields: the file that it reads, one's own code and its files."""
     return getattr(data, "sha256", ""), sources_of(data)
 
 
