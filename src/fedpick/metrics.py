@@ -67,7 +67,7 @@ class Payload(NamedTuple):
 
 
 def traffic(
-    polled: Any, trained: Any, returned: Any, *, model_bytes: int, payload: Payload = Payload()
+    polled: Any, trained: Any, returned: Any, *, model_bytes: Any, payload: Payload = Payload()
 ) -> dict[str, Any]:
     """The messages and bytes of a round.
 

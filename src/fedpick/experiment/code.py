@@ -1,7 +1,6 @@
 """Code of one's own that an experiment names by address, and the files that it is given, by their content."""
 
 import dataclasses
-import functools
 import re
 import sys
 from collections.abc import Mapping
@@ -48,10 +47,10 @@ def check_current(name: str, value: Any) -> None:
         for part in value:
             check_current(name, part)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kind, none = type(value), None
-        path = kind.__qualname__.split(".")
-        now = functools.reduce(lambda found, part: getattr(found, part, none), path, sys.modules.get(kind.__module__))
-        if now not in (none, kind):
+        kind, now = type(value), sys.modules.get(type(value).__module__)
+        for part in kind.__qualname__.split("."):
+            now = getattr(now, part, None)
+        if now is not None and now is not kind:  # type: ignore[comparison-overlap]
             rule = f"of the {kind.__qualname__} that was defined last: make it again"
             raise ValueError(f"experiment: {name} must be {rule}, got one of an earlier definition")
         for field in dataclasses.fields(value):

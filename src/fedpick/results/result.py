@@ -177,9 +177,9 @@ class Result:
     def costs(self) -> dict[str, Numbers]:
         """Exact costs by round, [R, T]: messages, bytes_down, bytes_up, poll_samples, train_samples, seconds."""
         counted = {name: self.records[name].astype(np.int64) for name in ("polled", "trained", "returned")}
-        size, *carried = (np.reshape(part, (-1, 1)) for part in (self.model_bytes, *self.payload))
+        by_run: list[Any] = [np.reshape(part, (-1, 1)) for part in (self.model_bytes, *self.payload)]
         return {
-            **traffic(**counted, model_bytes=size, payload=Payload(*carried)),
+            **traffic(**counted, model_bytes=by_run[0], payload=Payload(*by_run[1:])),
             **{name: self.records[name] for name in ("poll_samples", "train_samples", "seconds")},
         }
 

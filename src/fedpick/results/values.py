@@ -1,5 +1,6 @@
 """Values of runs: the labels by which they differ, and numbers that some of them have in common."""
 
+import math
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -14,7 +15,7 @@ def is_value(known: Any, value: Any) -> bool:
     (False, True, False)
     """
     if isinstance(known, float | np.floating) or isinstance(value, float | np.floating):
-        return isinstance(known, Real) and isinstance(value, Real) and bool(np.isclose(known, value, rtol=1e-6, atol=0))
+        return isinstance(known, Real) and isinstance(value, Real) and math.isclose(known, value, rel_tol=1e-6)
     return bool(np.array_equal(known, value))
 
 
