@@ -26,6 +26,7 @@ PARAMETERS = {
 }
 FLAGS = (
     "skips_poll", "one_key", "weights_sum_to_1", "fills_seats", "unbiased", "candidates_by_share", "highest_loss_first",
+    "nonnegative_losses",
 )  # fmt: skip
 MORE = ("asks", "disguise", "question", "explain", "status")  # methods that a strategy may have
 
@@ -148,3 +149,15 @@ def least_clients(selector: Any) -> int:
     d = known(getattr(selector, "d", None))
     held = [*getattr(selector, "selectors", ()), *([selector.selector] if hasattr(selector, "selector") else ())]
     return max(selector.m or 1, 1 if d is None else int(d.max()), *map(least_clients, held))
+
+
+def of_nonnegative_losses(selector: Any) -> str | None:
+    """The name of a strategy whose choice means something for losses of at least 0 alone, itself or held; or None.
+
+    Args:
+        selector: The strategy; a wrapper passes on what the strategy that it holds declares.
+    """
+    if not getattr(selector, "nonnegative_losses", False):
+        return None
+    held = (*getattr(selector, "selectors", ()), getattr(selector, "selector", None))
+    return next(filter(None, map(of_nonnegative_losses, held)), owner_name(selector))

@@ -22,6 +22,7 @@ from fedpick.declarations import Poll as Poll
 from fedpick.declarations import check_strategy as check_strategy
 from fedpick.declarations import least_clients as least_clients
 from fedpick.declarations import needs as needs
+from fedpick.declarations import of_nonnegative_losses as of_nonnegative_losses
 from fedpick.declarations import payload as payload
 from fedpick.form import FormError as FormError
 from fedpick.form import check_mask as check_mask
@@ -111,11 +112,11 @@ class Selector(Protocol[State]):
     a client is available for it), ``unbiased = True`` (the mean weight of a client is its share, whatever the losses),
     ``candidates_by_share = True`` (the candidates are drawn without replacement, by size),
     ``highest_loss_first = True`` (the seats go to the candidates of highest loss, ties broken at random) and
-    ``work``, "K" (the default), "K s" or "K^2". A strategy that decides more than the seats may have a method
-    ``explain(before, after)``, a sentence on what changed between two states or None, and ``status(state)``, named
-    numbers; the record of a federation holds both for every round. ``asks(state, candidates)`` polls only some of the
-    candidates; ``disguise(key, state, losses, clients)`` is what clients say instead of their losses, and
-    ``question(state)`` a number that they are told before (see ``Private``).
+    ``work``, "K" (the default), "K s" or "K^2". ``nonnegative_losses = True``: negative losses would mislead it, and
+    are refused. One that decides more than the seats may have ``explain(before, after)``, a sentence on what changed
+    between two states or None, and ``status(state)``, named numbers; the record of a federation holds both.
+    ``asks(state, candidates)`` polls only some candidates; ``disguise(key, state, losses, clients)`` is what clients
+    say instead of their losses, and ``question(state)`` a number that they are told before (see ``Private``).
 
     >>> from fedpick import Rand
     >>> selector: Selector[tuple[()]] = Rand(m=2)

@@ -7,10 +7,12 @@ from flwr.app import Array, ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 
-from fedpick import strategy
+from fedpick import LocalLoss, strategy
 from fedpick.compare import load_report
 from fedpick.flower import OutageError, Selecting
 from fedpick.flower.history import server_metrics
+
+BY_SIZE = LocalLoss(by_size=True)
 
 
 def without(*names):
@@ -26,11 +28,11 @@ def without(*names):
     return fault
 
 
-def start(name, fault, strict=False, clients=6, **parameters):
+def start(name, fault, strict=False, clients=6, options=None, **parameters):
     """Three rounds, in which all clients have this fault."""
     grid = FakeGrid(plain_app(), range(clients))
     grid.faults = dict.fromkeys(range(clients), fault)
-    ours = Selecting(FedAvg(fraction_evaluate=0.0), strategy(name, m=2, **parameters), wait=0.1)
+    ours = Selecting(FedAvg(fraction_evaluate=0.0), strategy(name, m=2, **parameters), wait=0.1, **(options or {}))
     ours.adapter.check_reports.strict = strict
     ours.start(grid, zeros(), num_rounds=3, timeout=0.5)
     return ours.history
@@ -65,6 +67,23 @@ def test_a_strategy_that_needs_no_training_losses_does_without_them(name, parame
 def test_losses_that_are_reported_and_no_numbers_are_no_missing_ones(caplog):
     start("afl", saying(train_loss=float("nan")), strict=True)
     assert "it chooses without" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "who"),
+    [("oort", {}, "Oort"), ("afl-sqrt-size", {}, "AFL"), ("pow-d", {"d": 4, "score": BY_SIZE}, "PowerOfChoice")],
+)
+def test_a_strategy_for_losses_of_at_least_0_says_once_that_it_hears_another(name, parameters, who, caplog):
+    history = start(name, saying(train_loss=-0.5, loss=-0.5), options={"loss_range": (-1, 10)}, **parameters)
+    sentence = f"{who} is for losses of at least 0, and a client reported -0.5"
+    said = [line for line in caplog.messages if "it may choose the wrong clients" in line]
+    assert said == [f"fedpick: {sentence}: it may choose the wrong clients"]
+    assert sentence in history.notes[1]
+
+
+def test_other_strategies_hear_negative_losses_in_silence(caplog):
+    start("rpow-d", saying(train_loss=-0.5), options={"loss_range": (-1, 10)}, d=4)
+    assert "it may choose the wrong clients" not in caplog.text
 
 
 def test_an_accuracy_in_per_cent_is_said_and_left_out_and_refused_in_a_trial(caplog):

@@ -183,6 +183,7 @@ class Experiment:
         seats, every = self.selector.m or federation.num_clients, self.metrics.every or max(1, self.rounds // 50)
         sim.check_room(federation, model, seats, runs=len(self.seeds), rounds=self.rounds, every=every)
         sim.check_fit(federation, self.selector, self.availability, self.failures)
+        sim.check_lowest(self.selector, model, self.liars.attack if self.liars.share > 0 else "none")
         own = sim.resolve_metrics("experiment", self.metrics.test)
         sim.check_metrics(own, federation, model, owner="experiment")
         if self.metrics.target is not None:

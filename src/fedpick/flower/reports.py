@@ -12,7 +12,7 @@ from flwr.app import Message
 from fedpick.flower.history import RoundRow
 from fedpick.flower.options import Options
 from fedpick.flower.selection import Choice
-from fedpick.protocol import Report, Selection, Selector, needs
+from fedpick.protocol import Losses, Report, Selection, Selector, needs, of_nonnegative_losses
 from fedpick.text import counted
 
 LOG = logging.getLogger("flwr.fedpick")
@@ -29,14 +29,27 @@ class ReportCheck:
         self.selector, self.options = selector, options
         self.strict = False
         self.said = False
+        self.nonnegative = of_nonnegative_losses(selector)  # whom negative losses mislead; None once that is said
         self.spent = False  # whether a client was silent because its privacy budget is spent, as it may be
         self.fault = ""  # why a client did not answer, the last time
 
-    def __call__(self, memory: Any, selection: Selection, report: Report, replies: Sequence[Message]) -> str | None:
-        """What is to be said of the valid replies of a round; ``memory`` is the strategy's before it observes them."""
+    def __call__(
+        self, memory: Any, selection: Selection, report: Report, replies: Sequence[Message], answers: Losses
+    ) -> str | None:
+        """What is to be said of a round, each thing once.
+
+        Args:
+            memory: The strategy's, before it observes the round.
+            selection: The seats.
+            report: What they said.
+            replies: The valid replies to training.
+            answers: What the candidates said.
+        """
         missing = self._missing(memory, selection, report, replies) if replies and not self.said else ""
-        if not missing:
-            return None
+        found = (self._unheard(missing) if missing else None, self._negative(report, answers))
+        return "; ".join(filter(None, found)) or None
+
+    def _unheard(self, missing: str) -> str:
         self.said = True
         name = type(self.selector).__name__
         said = f"{name} learns from {missing!r} in the metrics of training replies, and none of a round had it"
@@ -55,6 +68,16 @@ class ReportCheck:
             rule = "clients must each report a name or partition-id of their own, as context.node_config has it"
             which = sorted(set(refused.values()))[0]
             raise ValueError(f"Selecting: {rule}, got {which} from {counted(len(refused), 'more node')} than one")
+
+    def _negative(self, report: Report, answers: Losses) -> str | None:
+        """Whether a loss below 0 was heard that misleads the strategy; ``loss_range`` allows none unless it is set."""
+        lowest = min(float(np.fmin.reduce(np.asarray(heard), initial=0.0)) for heard in (report.loss, answers))
+        if self.nonnegative is None or lowest == 0:
+            return None
+        said = f"{self.nonnegative} is for losses of at least 0, and a client reported {lowest:.4g}"
+        self.nonnegative = None
+        LOG.warning("fedpick: %s: it may choose the wrong clients", said)
+        return said
 
     def check_poll(self, rows: Sequence[RoundRow], choice: Choice | None = None, clients: int = 0) -> None:
         """Raise, where this is ``strict``, if no poll has had a valid answer and half of the clients were asked by now.

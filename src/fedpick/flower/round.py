@@ -160,7 +160,7 @@ class Adapter:
         for client in (current.choice.seats[i] for i in wrong):
             LOG.warning("fedpick round %d: no valid loss from %s", server_round, state.clients.identities[client])
             state.clients.quarantine(client, state.rounds, self.options.quarantine, training=True)
-        said = self.check_reports(state.memory, selection, report, list(updates.values()))
+        said = self.check_reports(state.memory, selection, report, list(updates.values()), current.choice.losses)
         before, state.memory = state.memory, observe(self.selector, state.memory, selection, report)
         samples = current.poll_samples(self.options.batch if self.selector.poll == "batch" else None, state.clients)
         row = current.row(list(updates), weights, np.asarray(report.loss), samples)

@@ -53,6 +53,10 @@ class AFL:
         require(self, "alpha3", self.alpha3, "at least 0 and at most 1", lambda x: (x >= 0) & (x <= 1))
         one_of(self, "valuation", self.valuation, ("loss", "sqrt-size"))
 
+    @property
+    def nonnegative_losses(self) -> bool:
+        return self.valuation == "sqrt-size"
+
     def init(self, num_clients: int) -> Ledger:
         at_most_clients(self, "m", self.m, num_clients)
         return Ledger.init(num_clients)

@@ -1,6 +1,6 @@
 """Wrappers against clients that lie about their losses: a limit set by the others, and credits that are lost."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -110,6 +110,8 @@ class Credits(Around):
     selector: Selector[Any]
     strikes: int | Int[Array, ""] = 3
     rounds: int | Int[Array, ""] = 20
+
+    nonnegative_losses: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_held(self, "selector", self.selector, seats=True)

@@ -97,6 +97,10 @@ class Mixture:
         return self._all("fills_seats", True)
 
     @property
+    def nonnegative_losses(self) -> bool:
+        return any(getattr(selector, "nonnegative_losses", False) for selector in self.selectors)
+
+    @property
     def work(self) -> str:
         return max((getattr(selector, "work", "K") for selector in self.selectors), key=_COSTS.index)
 

@@ -88,6 +88,7 @@ class Oort:
     blacklist_share: Number = 0.3
 
     poll: ClassVar[Poll] = "none"
+    nonnegative_losses: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"square_loss", "duration", "expected_duration"})
 
     def __post_init__(self) -> None:

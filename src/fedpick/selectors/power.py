@@ -68,6 +68,10 @@ class PowerOfChoice:
     def highest_loss_first(self) -> bool:
         return self.score == LocalLoss()
 
+    @property
+    def nonnegative_losses(self) -> bool:
+        return bool(getattr(self.score, "nonnegative_losses", False))
+
     def init(self, num_clients: int) -> Ledger:
         at_most_clients(self, "m", self.m, num_clients)
         at_most_clients(self, "d", self.d, num_clients)

@@ -1,6 +1,6 @@
 """Losses that are private: clients say them with noise, or only whether they are high, and not for ever."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +62,8 @@ class Private(Around):
     mechanism: Mechanism = static(default="bit")
     clip: float | Float[Array, ""] = 10.0
     above: float | Float[Array, ""] = 0.2
+
+    nonnegative_losses: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_held(self, "selector", self.selector, seats=True)

@@ -1,7 +1,9 @@
 """What step 3 of Power-of-Choice ranks by: the loss, or the alternatives that the paper's conclusion proposes.
 
 A score is a function of (loss, size); the highest are selected, and NaN counts as silence. Only their *order* matters,
-so a score that merely rises with the loss selects the same clients as the loss itself.
+so a score that merely rises with the loss selects the same clients as the loss itself. One that multiplies the loss by
+the size is for losses of at least 0 (``nonnegative_losses``): of two clients of the same negative loss, the larger
+would come last.
 """
 
 from collections.abc import Callable
@@ -37,6 +39,10 @@ class LocalLoss:
     def __post_init__(self) -> None:
         flag(self, "by_size", self.by_size)
 
+    @property
+    def nonnegative_losses(self) -> bool:
+        return self.by_size
+
     def __call__(self, loss: Float[Array, " K"], size: Float[Array, " K"]) -> Float[Array, " K"]:
         return _scaled(loss, size, self.by_size)
 
@@ -63,6 +69,10 @@ class ClippedLoss:
         require(self, "limit", self.limit, "a number, not NaN", lambda x: x == x)
         flag(self, "by_size", self.by_size)
 
+    @property
+    def nonnegative_losses(self) -> bool:
+        return self.by_size
+
     def __call__(self, loss: Float[Array, " K"], size: Float[Array, " K"]) -> Float[Array, " K"]:
         limit = jnp.asarray(self.limit, jnp.float32)
         return _scaled(jnp.where(loss > limit, limit, loss), size, self.by_size)
@@ -72,8 +82,7 @@ class ClippedLoss:
 class QFairLoss:
     """p_k F_k^(q+1) / (q+1), the client's part of the q-fair objective of Li et al. (2020).
 
-    The score is p_k^(1/(q+1)) F_k, its root up to a factor: the same order, and no q overflows. A negative loss keeps
-    its sign: -p_k |F_k|^(q+1).
+    The score is p_k^(1/(q+1)) F_k, its root up to a factor: the same order, and no q overflows.
 
     Args:
         q: How much the loss counts against the size, at least 0: 0 is ``LocalLoss(by_size=True)``, and as q grows the
@@ -91,6 +100,10 @@ class QFairLoss:
         require(self, "q", self.q, "finite and at least 0", lambda x: (x >= 0) & (x < float("inf")))
         flag(self, "by_size", self.by_size)
 
+    @property
+    def nonnegative_losses(self) -> bool:
+        return self.by_size
+
     def __call__(self, loss: Float[Array, " K"], size: Float[Array, " K"]) -> Float[Array, " K"]:
         root = 1 / (jnp.asarray(self.q, jnp.float32) + 1)
         return loss * shares(size) ** root if self.by_size else loss
@@ -101,13 +114,18 @@ class OwnScore:
     """A user's own score; ``PowerOfChoice(score=function)`` wraps it for you.
 
     Args:
-        function: ``function(loss, size)`` gives a score for each client, NaN for none.
+        function: ``function(loss, size)`` gives a score for each client, NaN for none. One that is for losses of at
+            least 0 says so by an attribute, ``function.nonnegative_losses = True``.
 
     >>> OwnScore(lambda loss, size: loss * jnp.sqrt(size))(jnp.array([2.0]), jnp.array([9.0]))
     Array([6.], dtype=float32)
     """
 
     function: Callable[[Float[Array, " K"], Float[Array, " K"]], Float[Array, " K"]] = static()
+
+    @property
+    def nonnegative_losses(self) -> bool:
+        return bool(getattr(self.function, "nonnegative_losses", False))
 
     def __call__(self, loss: Float[Array, " K"], size: Float[Array, " K"]) -> Float[Array, " K"]:
         score = self.function(loss, size)

@@ -50,6 +50,7 @@ class UCBCS:
     gamma: float | Float[Array, ""] = 0.7
 
     poll: ClassVar[Poll] = "none"
+    nonnegative_losses: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"square_loss"})
 
     def __post_init__(self) -> None:

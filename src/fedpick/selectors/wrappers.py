@@ -52,6 +52,10 @@ class Around:
         return bool(getattr(self.selector, "fills_seats", True))
 
     @property
+    def nonnegative_losses(self) -> bool:
+        return bool(getattr(self.selector, "nonnegative_losses", False))
+
+    @property
     def work(self) -> str:
         return str(getattr(self.selector, "work", "K"))
 

@@ -28,6 +28,7 @@ from fedpick.sim.fit import check_fit, make_federation
 from fedpick.sim.flights import NYCFlights
 from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local, train
+from fedpick.sim.lowest import check_lowest
 from fedpick.sim.minibatches import distinct
 from fedpick.sim.models import MLP, Logistic, Model, ModelSpec, QuadraticModel, from_apply
 from fedpick.sim.networks import Network
@@ -101,6 +102,7 @@ __all__ = [
     "calibration",
     "check_direction",
     "check_fit",
+    "check_lowest",
     "check_metrics",
     "check_room",
     "check_shapes",

@@ -31,9 +31,11 @@ class Liars:
     Their losses, in polls and after training, are what ``attack`` says: ``factor`` times the truth ("inflate"), 1e30
     ("max"), a little more than what nine of ten honest clients say ("just-above", which no liar could know so exactly),
     0 ("deflate", to be left alone), or nothing after training, as if nobody had asked ("silent", which keeps the first
-    rank in strategies that try everybody once). Their sizes are ``size`` times the truth, and count as far as
-    ``bound`` lets them: as on Flower, no more than so many times the largest size that is surely honest. The model that
-    they send is the update with its sign changed, ``factor`` times as large ("flip"), or no update ("idle").
+    rank in strategies that try everybody once). A loss counts from the lowest value of the objective (0; -1 for
+    minus-probability): ten times the truth is ten times as far above it. Their sizes are ``size`` times the truth, and
+    count as far as ``bound`` lets them: as on Flower, no more than so many times the largest size that is surely
+    honest. The model that they send is the update with its sign changed, ``factor`` times as large ("flip"), or no
+    update ("idle").
 
     Args:
         share: Share of the clients that lie.
@@ -77,11 +79,15 @@ class Liars:
         """
         return np.asarray(self.lies().mask(K))
 
-    def lies(self) -> "Lies":
-        """The same as numbers, so that all attacks are one program."""
+    def lies(self, lowest: float = 0.0) -> "Lies":
+        """The same as numbers, so that all attacks are one program.
+
+        Args:
+            lowest: The lowest value that a loss can take.
+        """
         times = {"none": 1.0, "idle": 0.0, "flip": -self.factor}[self.model_attack]
         numbers = (self.share, self.start, self.seed, get_args(Attack).index(self.attack), self.factor)
-        return Lies(*map(jnp.asarray, (*numbers, self.size, self.bound, times)))
+        return Lies(*map(jnp.asarray, (*numbers, self.size, self.bound, times, lowest)))
 
     def capture(self, result: Result) -> Numbers:
         """The part of all weight in the averages that the liars had, for each run: share, where nothing helps them."""
@@ -128,7 +134,10 @@ class Liars:
 
 
 class Lies(NamedTuple):
-    """What liars do, as numbers: ``attack`` is the place of its name, ``times`` what the update is multiplied by."""
+    """What liars do, as numbers: ``attack`` is the place of its name, ``times`` what the update is multiplied by.
+
+    ``lowest`` is the lowest value that a loss can take.
+    """
 
     share: Array
     start: Array
@@ -138,6 +147,7 @@ class Lies(NamedTuple):
     size: Array
     bound: Array
     times: Array
+    lowest: Array
 
     def mask(self, K: int) -> Bool[Array, " K"]:
         """Who lies, of K clients."""
@@ -192,11 +202,12 @@ class Lies(NamedTuple):
         honest = ~lying & ~jnp.isnan(losses)
         number = honest.sum(dtype=jnp.int32)
         most = sampling.nth_smallest(losses, honest, number - sampling.portion(1 - QUANTILE, number))
+        lowest = self.lowest.astype(jnp.float32)
         said: dict[Attack, Array] = {
-            "inflate": losses * self.factor.astype(jnp.float32),
+            "inflate": lowest + (losses - lowest) * self.factor.astype(jnp.float32),
             "max": jnp.full_like(losses, MOST),
-            "just-above": jnp.where(jnp.isnan(most), losses, jnp.maximum(losses, ABOVE * most)),
-            "deflate": jnp.zeros_like(losses),
+            "just-above": jnp.where(jnp.isnan(most), losses, jnp.maximum(losses, lowest + ABOVE * (most - lowest))),
+            "deflate": jnp.full_like(losses, lowest),
             "silent": jnp.full_like(losses, jnp.nan),
         }
         return jnp.select([self._is(attack) for attack in said], list(said.values()), losses)

@@ -29,6 +29,7 @@ from fedpick.sim.federation import Federation
 from fedpick.sim.fit import check_fit, for_clients
 from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local
+from fedpick.sim.lowest import check_lowest, check_measured
 from fedpick.sim.models import Model, ModelSpec
 from fedpick.sim.optimizers import Server
 from fedpick.sim.records import Record
@@ -108,12 +109,13 @@ def simulate(
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
     preflight.check_metrics(own, data, built, owner="simulate")
+    check_lowest(selector, built, liars.attack if liars.share > 0 else "none")
     preflight.warn_of_small_clients(data, local)
     local = preflight.cut_batches(local, data.largest)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
     availability = for_clients(availability, data)
-    world = (availability, failures, devices, liars.lies() if liars.share > 0 else None)
+    world = (availability, failures, devices, liars.lies(built.lowest) if liars.share > 0 else None)
     own_code = sources_of([selector, local, server, *world])
     runs, names = sweep(Setup(lean, built, selector, local, server, *world, metrics=own, sources=own_code), seeds)
     check_fit(data, runs.setup.selector, availability, failures, compiled=jit)
@@ -137,6 +139,7 @@ def simulate(
         if saved is not None:
             runner.state, tables = rows(saved, mine)
     preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
+    check_measured(selector, tables.evaluations.client_loss[:, 0], played=False)
     share = np.asarray(runs.setup.federation.share)
     better = {metric.name: metric.higher for metric in own}
     told = (watch, data.names.clients, better)
@@ -164,6 +167,7 @@ def simulate(
         output.save(runner, tables)
     params, tables = output.whole((runner.state.params, tables))
     preflight.warn_of_few_available(selector, tables.records)
+    check_measured(selector, tables.evaluations.client_loss, played=True)
     result = output.result(tables, params)
     preflight.warn_of_idle_runs(result)
     return result
