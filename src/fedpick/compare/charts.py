@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedpick.compare.comparison import Comparison
+from fedpick.compare.returns import percentages, returns, seats_by_round
 from fedpick.metrics import METRICS, Numbers, is_accuracy
 from fedpick.report import Chart, ChartRow, cell, curve, dot, thin_indices
 from fedpick.results import Result
@@ -160,21 +161,23 @@ def _profile(compared: Comparison, facts: Facts) -> Chart | None:
     rows: list[ChartRow] = []
     share = 100 * first.shares.mean(axis=0)
     parts = [(SHARE, share)]
-    for name, result in _each(compared):
-        counts = result.counts
-        parts.append((name, (100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).mean(axis=0)))
+    known, missing = returns(compared, facts.real)
+    shown = {name: percentages(result, known) for name, result in _each(compared)}
+    parts += [(name, seats) for name, (seats, _) in shown.items()]
     for name, values in parts:
         for label, group in zip(names, groups, strict=True):
             value = float(values[group].mean())
-            rows.append(dot(name, "", label, value=value, low=value, high=value))
-    seats = (
-        "of all updates that came back, the part that it sent" if facts.real else "the part of all seats that it held"
-    )
+            row = dot(name, "", label, value=value, low=value, high=value)
+            came = {"came": float(shown[name][1][group].mean())} if missing and known and name in shown else {}
+            rows.append({**row, **came})
+    seats = "the part of all seats that it held" if known else "of all updates that came back, the part that it sent"
     text = f"Bars: each client's part of the data. Dots: {seats}"
+    text += "; ticks: without the updates that did not come back" if known and missing else ""
     text += "; strong for the baseline and the fastest" if len(compared.names) > 2 else ""
     text += ". Clients by data share"
     text += f"; each place is the mean of {K / len(groups):.0f} of the {K:,} clients." if many else f", all {K}."
-    title = f"Who {'trained' if facts.real else 'was selected'}, against who holds the data, %"
+    text += f" {missing}." if missing else ""
+    title = f"Who {'was selected' if known else 'trained'}, against who holds the data, %"
     return _chart("profile", "bars", title, text, "groups of clients" if many else "client", rows)
 
 
@@ -228,25 +231,29 @@ def _costs(compared: Comparison, what: str, facts: Facts) -> Chart | None:
 
 
 def _picks(compared: Comparison, facts: Facts) -> Chart | None:
-    """Who trained in which round, of the first run; several rounds together where there are many."""
+    """Who was selected in which round, of the first run; several rounds together where there are many."""
     result = compared.results[0]
     K, rounds = result.shares.shape[1], result.rounds
     if not 2 <= K <= MOST_CLIENTS or not rounds:
         return None
     step = -(-rounds // MOST_CELLS)
-    counts = np.zeros((K, -(-rounds // step)), int)
-    for t, seats in enumerate(result.records["clients"][0]):
-        np.add.at(counts[:, t // step], seats[seats >= 0], 1)
+    known, missing = returns(compared, facts.real)
+    came = seats_by_round(result, "clients", step)
+    counts = seats_by_round(result, "selected", step) if known and missing else came
     order = np.argsort(-result.shares[0], kind="stable")
     rows: list[ChartRow] = []
     for client in order:
         for t in range(counts.shape[1]):
             if counts[client, t] or t == 0:  # everybody has a row
                 row = {"x": t * step + 0.5, "x2": min((t + 1) * step, rounds) + 0.5, "y": facts.clients[client]}
-                rows.append({"name": "", "panel": "", **row, "seats": int(counts[client, t])})
-    text = "Who trained in which round" + (f", {step} rounds to a cell" if step > 1 else "")
+                seats = {"seats": int(counts[client, t]), "came": int(came[client, t])}
+                rows.append({"name": "", "panel": "", **row, **seats})
+    text = "Who was selected" if known and missing else "Whose update came back" if missing else "Who trained"
+    text += " in which round" + (f", {step} rounds to a cell" if step > 1 else "")
+    text += ", grey where no update came back" if known and missing else ""
     text += ". The client with most data is on top." + (" Of the first seed." if len(result.runs) > 1 else "")
-    return _chart("picks", "picks", "Who trained when", text, "round", rows, y="client")
+    title = "Who was selected when" if known and missing else "Who trained when"
+    return _chart("picks", "picks", title, text, "round", rows, y="client")
 
 
 def partition_chart(summary: Summary) -> Chart:

@@ -6,6 +6,7 @@ import numpy as np
 
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.report import PolledRound
+from fedpick.compare.returns import lost
 from fedpick.compare.targets import leader_of
 from fedpick.experiment import kind_of
 from fedpick.results import Result
@@ -23,7 +24,9 @@ def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[S
         results: The result of each.
         runs: All of their runs, as they are stored.
     """
-    found = (_missing(runs), _unanswered(runs), _lost(names, results), _evaluated(runs))
+    missing = lost(names, results)
+    said = f"{missing}, or could not be used." if missing else ""
+    found = (_missing(runs), _unanswered(runs), said, _evaluated(runs))
     return tuple(filter(None, found))
 
 
@@ -72,25 +75,14 @@ def polls_of(run: StoredRun) -> tuple[PolledRound, ...]:
         return ()
     rounds, clients, losses = (run.arrays[f"polls/{name}"] for name in ("round", "client", "loss"))
     trained = run.arrays["records/clients"]
-    lost = run.arrays["records/trained"] - run.arrays["records/returned"]
+    missing = run.arrays["records/trained"] - run.arrays["records/returned"]
     found = []
     for t in np.unique(rounds)[-LAST_POLLS:].tolist():
         asked = rounds == t
         seats = tuple(dict.fromkeys(int(k) for k in trained[t] if k >= 0))
         answers = tuple(losses[asked].tolist())
-        found.append(PolledRound(t + 1, tuple(clients[asked].tolist()), answers, seats, int(lost[t])))
+        found.append(PolledRound(t + 1, tuple(clients[asked].tolist()), answers, seats, int(missing[t])))
     return tuple(found)
-
-
-def _lost(names: Sequence[str], results: Sequence[Result]) -> str:
-    counts = []
-    for name, result in zip(names, results, strict=True):
-        sent, came = (int(result.records[part].sum()) for part in ("trained", "returned"))
-        counts += [(name, f"{sent - came} of {sent} updates")] if came < sent else []
-    if not counts:
-        return ""
-    whose = [f"{count} of {name}" if len(names) > 1 else count for name, count in counts]
-    return f"{listed(whose)} did not come back, or could not be used."
 
 
 def _missing(runs: Sequence[StoredRun]) -> str:

@@ -28,7 +28,12 @@ def bars(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float 
     dots = base.transform_filter(f"indexof({own}, datum.name) >= 0").mark_point(
         filled=True, size=42 if few else 16, opacity=strong
     )
-    layers = [bars.encode(tooltip=tooltip), dots.encode(color=colour_of(palette, alt), tooltip=tooltip)]
+    colour = colour_of(palette, alt)
+    layers = [bars.encode(tooltip=tooltip), dots.encode(color=colour, tooltip=tooltip)]
+    if any("came" in row for row in chart.rows):  # the part of it that came back
+        ticks = base.transform_filter("isValid(datum.came)").mark_tick(thickness=2, opacity=strong)
+        came = alt.Tooltip("came:Q", title="came back", format=".3~g")
+        layers.append(ticks.encode(y=alt.Y("came:Q", title=None), color=colour, tooltip=[*tooltip, came]))
     return alt.layer(*layers).properties(width="container", height=HEIGHT)
 
 
@@ -86,16 +91,18 @@ def sizes(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float
 
 
 def picks(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float | None) -> Any:
-    """Who trained in which round."""
+    """Who was selected in which round; grey where no update came back."""
     y, height = _rows_of_clients(chart, alt)
-    marks = alt.Chart(alt.NamedData(chart.name)).transform_filter("datum.seats > 0").mark_rect(color=COLOURS[1])
+    marks = alt.Chart(alt.NamedData(chart.name)).transform_filter("datum.seats > 0").mark_rect()
+    came = [alt.Tooltip("came:Q", title="came back")] if any(row["came"] < row["seats"] for row in chart.rows) else []
     reach = alt.Scale(nice=False, zero=False, domain=[0.5, max(row["x2"] for row in chart.rows)])
     x = alt.X("x:Q", title=chart.x, scale=reach, axis=alt.Axis(grid=False, tickMinStep=1, tickCount=10))
     drawn = marks.encode(
         x=x,
         x2="x2:Q",
         y=y,
+        color=alt.condition("datum.came > 0", alt.value(COLOURS[1]), alt.value(GREY)),
         opacity=alt.Opacity("seats:Q", legend=None, scale=alt.Scale(domainMin=0, range=[0.15, 1])),
-        tooltip=[alt.Tooltip("y:N", title="client"), alt.Tooltip("x:Q", title="round"), "seats:Q"],
+        tooltip=[alt.Tooltip("y:N", title="client"), alt.Tooltip("x:Q", title="round"), "seats:Q", *came],
     )
     return drawn.properties(width="container", height=height)

@@ -41,7 +41,11 @@ def concatenate(results: list[Result]) -> Result:
             for name in first.metrics
             if all(name in one.metrics for one in results)
         },
-        records={name: np.concatenate([one.records[name] for one in results]) for name in first.records},
+        records={
+            name: np.concatenate([one.records[name] for one in results])
+            for name in first.records
+            if all(name in one.records for one in results)
+        },
         params=None,
         finished=all(one.finished for one in results),
         clients=first.clients if all(one.clients == first.clients for one in results) else (),

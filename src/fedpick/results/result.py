@@ -28,8 +28,8 @@ class Result:
         evaluated: The number of rounds played before each evaluation, [E]; the first is 0.
         metrics: ``loss``, ``test_loss``, ``test_accuracy``, ``skew`` [R, E], those that were asked for by name, and
             ``client_loss``, ``client_accuracy`` [R, E, K].
-        records: ``clients``, ``weights`` [R, T, m]; ``train_loss``, ``available``, ``polled``, ``trained``,
-            ``returned``, ``poll_samples``, ``train_samples``, ``seconds`` [R, T].
+        records: ``clients``, ``selected``, ``weights`` [R, T, m]; ``train_loss``, ``available``, ``polled``,
+            ``trained``, ``returned``, ``poll_samples``, ``train_samples``, ``seconds`` [R, T].
         params: The final models, arrays [R, ...]; None where they were not kept.
         finished: False where the simulation was interrupted or stopped at its target.
         payload: What the strategy's messages carry; of numbers [R] where runs differ in it.
@@ -169,9 +169,19 @@ class Result:
 
     @property
     def counts(self) -> Numbers:
-        """The number of seats of each client that came back, [R, K]."""
+        """The number of seats of each client whose update came back, [R, K]; ``selected`` counts all of its seats."""
+        return self._seats("clients")
+
+    @property
+    def selected(self) -> Numbers | None:
+        """All seats of each client, [R, K]; None where not all came back, and whose is not recorded, as on Flower."""
+        if "selected" in self.records:
+            return self._seats("selected")
+        return self.counts if (self.records["trained"] == self.records["returned"]).all() else None
+
+    def _seats(self, record: str) -> Numbers:
         K = self.share.shape[-1]
-        return np.stack([np.bincount(seats[seats >= 0], minlength=K) for seats in self.records["clients"]])
+        return np.stack([np.bincount(seats[seats >= 0], minlength=K) for seats in self.records[record]])
 
     @property
     def costs(self) -> dict[str, Numbers]:

@@ -180,7 +180,7 @@ def check_room(federation: Federation, model: Model, seats: int, *, runs: int, r
     K, evaluations = federation.num_clients, -(-rounds // every) + 1
     size = tree_bytes(jax.eval_shape(lambda: model.init(init_key(0))))
     check_memory("simulate", f"the models of {runs:,} runs", runs * size)
-    rows = 4 * runs * (rounds * (2 * seats + len(Record._fields)) + evaluations * 2 * K)
+    rows = 4 * runs * (rounds * (3 * seats + len(Record._fields)) + evaluations * 2 * K)
     check_memory("simulate", f"the records of {rounds:,} rounds in {runs:,} runs", rows)
     return size
 

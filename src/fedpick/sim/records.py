@@ -14,9 +14,13 @@ UPDATES = frozenset({"norm", "sketch", "head"})  # of ``Report``: what each stra
 
 
 class Record(NamedTuple):
-    """What happened in a round. Counts are exact; bytes follow from them and the size of the model."""
+    """What happened in a round. Counts are exact; bytes follow from them and the size of the model.
+
+    ``selected`` has the client of every seat that was filled, ``clients`` of those whose update came back.
+    """
 
     clients: Int[Array, " m"]
+    selected: Int[Array, " m"]
     weights: Float[Array, " m"]
     train_loss: Float[Array, ""]
     available: Int[Array, ""]

@@ -224,6 +224,7 @@ def work(
     )
     return outcome, Record(
         clients=jnp.where(back | (selection.clients <= UNWEIGHTED), selection.clients, -1),
+        selected=jnp.where(filled, selection.clients, -1),
         weights=weights,
         train_loss=jnp.where(back.any(), weighted_sum(weights, trained.loss) / weights.sum(), jnp.nan),
         available=jnp.sum(choice.clients.available, dtype=jnp.int32),

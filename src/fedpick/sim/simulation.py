@@ -188,6 +188,7 @@ class _Tables(NamedTuple):
 
         records = Record(*[none(np.int32)] * len(Record._fields))._replace(
             clients=none(np.int32, seats),
+            selected=none(np.int32, seats),
             weights=none(np.float32, seats),
             train_loss=none(np.float32),
             seconds=none(np.float32),

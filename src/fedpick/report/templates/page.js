@@ -102,12 +102,12 @@ function follow(name) {
 
 // What is no curve is read by arrow keys in groups: a client, a strategy, a value.
 const GROUPS = {
-  bars: ["x", (row) => row.name + " " + number(row.y)],
+  bars: ["x", (row) => row.name + " " + number(row.y) + (row.came === undefined ? "" : " (came back: " + number(row.came) + ")")],
   strip: ["name", (row) => number(row.y) + (row.mark === "reached" ? "" : " " + row.mark)],
   dots: ["x", (row) => (row.sign || "") + number(row.y) + (row.low === row.high ? "" : " (" + number(row.low) + " to " + number(row.high) + ")")],
   heat: ["y", (row) => row.x + ": " + number(row.samples)],
   sizes: ["y", (row) => number(row.size) + " samples"],
-  picks: ["y", (row) => (row.seats ? "round " + Math.ceil(row.x) + (row.x2 - row.x > 1 ? " to " + Math.floor(row.x2) : "") : "")],
+  picks: ["y", (row) => (row.seats ? "round " + Math.ceil(row.x) + (row.x2 - row.x > 1 ? " to " + Math.floor(row.x2) : "") + (row.came ? "" : ", did not come back") : "")],
 };
 
 function recite(name, kind) {
