@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from fedpick.metrics import Numbers
 from fedpick.protocol import of_nonnegative_losses
 from fedpick.sim.liars import Attack
 from fedpick.sim.models import Model
@@ -40,7 +39,7 @@ def check_lowest(selector: Any, model: Model, attack: Attack = "none") -> None:
         raise ValueError(f"Liars: model.lowest must be finite for the attack {attack!r}, got {model.lowest:g}")
 
 
-def check_measured(selector: Any, client_loss: Numbers, *, played: bool) -> None:
+def check_measured(selector: Any, client_loss: Any, *, played: bool) -> None:
     """Raise where a model has negative losses that it does not declare by ``lowest``; warn where that shows too late.
 
     Args:

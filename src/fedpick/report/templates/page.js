@@ -102,7 +102,7 @@ function follow(name) {
 
 // What is no curve is read by arrow keys in groups: a client, a strategy, a value.
 const GROUPS = {
-  bars: ["x", (row) => row.name + " " + number(row.y) + (row.came === undefined ? "" : " (came back: " + number(row.came) + ")")],
+  bars: ["x", (row) => row.name + " " + number(row.y) + (row.came == null ? "" : " (came back: " + number(row.came) + ")")],
   strip: ["name", (row) => number(row.y) + (row.mark === "reached" ? "" : " " + row.mark)],
   dots: ["x", (row) => (row.sign || "") + number(row.y) + (row.low === row.high ? "" : " (" + number(row.low) + " to " + number(row.high) + ")")],
   heat: ["y", (row) => row.x + ": " + number(row.samples)],
