@@ -31,7 +31,9 @@ def bars(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float 
     colour = colour_of(palette, alt)
     layers = [bars.encode(tooltip=tooltip), dots.encode(color=colour, tooltip=tooltip)]
     if any("came" in row for row in chart.rows):  # the part of it that came back
-        ticks = base.transform_filter("isValid(datum.came)").mark_tick(thickness=2, opacity=strong)
+        ticks = base.transform_filter("isValid(datum.came)").mark_tick(
+            thickness=2, size=14 if few else 5, opacity=strong
+        )
         came = alt.Tooltip("came:Q", title="came back", format=".3~g")
         layers.append(ticks.encode(y=alt.Y("came:Q", title=None), color=colour, tooltip=[*tooltip, came]))
     return alt.layer(*layers).properties(width="container", height=HEIGHT)
