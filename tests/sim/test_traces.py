@@ -91,15 +91,51 @@ def test_columns_with_the_names_of_clients_are_theirs(tmp_path, caplog):
         trained("Essen,Aachen,more", "1,0,0")
 
 
+@pytest.mark.parametrize(
+    ("header", "client"), [("2,1,0", 2), ("t,4,2,1,0,3", 0), ("0,2,1", 0), ("1,2,3", 0), ("a,b,c", 0), ("3,2,1", None)]
+)
+def test_columns_with_the_numbers_of_clients_are_theirs(header, client, tmp_path, caplog):
+    path, samples = tmp_path / "numbered.csv", (np.ones((12, 2)), np.arange(12) % 2, np.repeat(np.arange(3), 4))
+    federation = Federation.from_arrays(*samples)
+    path.write_text("\n".join([header, *([f"{t},1,0,0,1,1" for t in range(3)] if "t" in header else ["1,0,0"])]))
+
+    def play():
+        trace = TraceFile(str(path))
+        return simulate(federation, Logistic(), Rand(m=1), Local(1, 2, 0.1), rounds=3, availability=trace)
+
+    if client is None:
+        with pytest.raises(ValueError, match=r"must name its columns in the first line, got '3,2,1'"):
+            play()
+        return
+    assert set(play().records["clients"].ravel().tolist()) == {client}
+    said = "does not name the clients, 0 to 2: its columns are the clients in their order"
+    assert (said in caplog.text) is (header in ("1,2,3", "a,b,c"))
+
+
+def test_columns_may_be_named_after_clients_with_numbers_for_names(tmp_path):
+    samples = (np.ones((12, 2)), np.arange(12) % 2, np.repeat([17, 42, 105], 4))
+    (tmp_path / "ids.csv").write_text("105,42,17\n1,0,0\n")
+    played = simulate(
+        Federation.from_arrays(*samples),
+        Logistic(),
+        Rand(m=1),
+        Local(1, 2, 0.1),
+        rounds=3,
+        availability=TraceFile(str(tmp_path / "ids.csv")),
+    )
+    assert set(played.records["clients"].ravel().tolist()) == {2}
+
+
 def test_a_table_of_rounds_needs_no_header(tmp_path):
     present = np.ones((4, 3), int)
     present[0, 1:] = 0
     for options in ({"fmt": "%d", "delimiter": ","}, {"delimiter": ","}, {"fmt": "%d"}):
         np.savetxt(tmp_path / "t.csv", present, **options)
         np.testing.assert_array_equal(there(TraceFile(str(tmp_path / "t.csv")), 3, 4), present.astype(bool))
-    (tmp_path / "t.csv").write_text("0,1\n1,1\n")
-    with pytest.raises(ValueError, match="must name its columns, got 0 and 1, which may be names or a round"):
-        TraceFile(str(tmp_path / "t.csv"))(KEY, 0, 2)
+    for first, found in (("0,1", "0 and 1"), ("1, 0", "1 and 0")):
+        (tmp_path / "t.csv").write_text(f"{first}\n1,1\n")
+        with pytest.raises(ValueError, match=f"must name its columns, got {found}, which may be names or a round"):
+            TraceFile(str(tmp_path / "t.csv"))(KEY, 0, 2)
 
 
 FEDSCALE = {

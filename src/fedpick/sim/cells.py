@@ -17,13 +17,14 @@ from fedpick.text import brief, shown
 MISSING = ("", "na", "n/a", "null", "none", "nan", "-", "?")  # in small letters
 
 
-def read_cells(file: Path) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
+def read_cells(file: Path, known: Sequence[str] = ()) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
     """The columns of a CSV file, and the texts of those columns of whole numbers that are written as codes are.
 
     Blanks around a cell mean nothing.
 
     Args:
         file: The file; tabs are between the cells of a ``.tsv``, and in others what the first line has most of.
+        known: Names of columns: a first line that has all of these is one of names, be they numbers.
     """
     with file.open(encoding="utf-8-sig", newline="") as lines:
         head = lines.readline()
@@ -31,7 +32,7 @@ def read_cells(file: Path) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
     names = [name.strip() for name in next(csv.reader([head], delimiter=mark), [])]
     columns, written = {}, {}
     table = [np.char.strip(np.array(cells, str)) for cells in (_split(file, mark, names) if any(names) else ())]
-    _check_names(file, names, table)
+    _check_names(file, names, table, known)
     comma = mark == ";" and not any(map(_has_points, table))
     for name, texts in zip(names, table, strict=True):
         if not name and is_missing(texts).all():  # what a comma at the end of each line makes
@@ -44,10 +45,10 @@ def read_cells(file: Path) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
     return columns, written
 
 
-def _check_names(file: Path, names: Sequence[str], table: Sequence[Numbers]) -> None:
+def _check_names(file: Path, names: Sequence[str], table: Sequence[Numbers], known: Sequence[str]) -> None:
     """Raise where the first line is a sample: numbers, and words that its columns have, too.
 
-    Numbers that count the columns are names, as pandas writes them.
+    Numbers that count the columns are names, as pandas writes them, and so are those that are known to be.
     """
 
     def is_value(name: str, texts: Numbers) -> bool:
@@ -55,7 +56,7 @@ def _check_names(file: Path, names: Sequence[str], table: Sequence[Numbers]) -> 
 
     columns = [str(place) for place in range(len(names) + 1)]
     counted = [name for name in names if name] in (columns[:-1], columns[1:], columns[:-2])
-    numbers = any(map(_is_number, names))
+    numbers = any(map(_is_number, names)) and not (known and set(known) <= set(names))
     if not any(names) or (numbers and not counted and all(map(is_value, names, table))):
         rule = "must name its columns in the first line"
         raise ValueError(f"Arrays: {str(file)!r} {rule}, got {shown(','.join(names))}; put a line of names in front")

@@ -4,7 +4,7 @@ import csv
 import importlib.util
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,11 +49,12 @@ def files_of(path: str) -> list[Path]:
     return sorted(each for kind in ("*.arrow", "*.json") for each in folder.rglob(kind))
 
 
-def read_table(path: str) -> Table:
+def read_table(path: str, names: Sequence[str] = ()) -> Table:
     """The table in a file or folder.
 
     Args:
         path: The file or folder.
+        names: What columns may be called: where the first line of a CSV file has all of these, it is no sample.
     """
     file = Path(path)
     if file.is_dir():
@@ -68,7 +69,7 @@ def read_table(path: str) -> Table:
         if file.suffix == ".json":
             return _leaf([file], file)
         if file.suffix in (".csv", ".tsv"):
-            cells, written = read_cells(file)
+            cells, written = read_cells(file, names)
             return Table(cells, first=2, unit="line", written=written)
         if file.suffix == ".parquet":
             return Table(of_frame(opened("read_parquet", file)))

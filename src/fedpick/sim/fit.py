@@ -92,7 +92,11 @@ def check_world(world: Availability | Failures, K: int) -> None:
 
 
 def for_clients(world: Any, federation: Federation) -> Any:
-    """A world that is read from a file, such as a trace with the names of clients, for those of a federation."""
-    return (
-        world.for_clients(federation.names.clients, federation.num_clients) if hasattr(world, "for_clients") else world
-    )
+    """A world that is read from a file, such as a trace with the names of clients, for those of a federation.
+
+    Clients without names are called by their numbers.
+    """
+    if not hasattr(world, "for_clients"):
+        return world
+    K = federation.num_clients
+    return world.for_clients(federation.names.clients or tuple(map(str, range(K))), K)

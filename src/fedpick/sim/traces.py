@@ -45,10 +45,10 @@ class TraceFile:
     """Availability as a file has it; after its end it starts again.
 
     A table (``.csv``, ``.npz``, ...) has a row per round and a column per client, 0 or 1. Columns with the names of
-    clients are theirs; others are the clients in their order, and a CSV file of them needs no header. FedScale's
-    ``client_behave_trace`` (a pickle, of which only plain data are read, or the same as json) and FLASH's
-    ``state_traces.json`` have devices and times: a FLASH device is available while it charges, is on Wi-Fi, and its
-    screen is off or locked.
+    clients, or their numbers where they have none, are theirs; others are the clients in their order, and a CSV file of
+    them needs no header. FedScale's ``client_behave_trace`` (a pickle, of which only plain data are read, or the same
+    as json) and FLASH's ``state_traces.json`` have devices and times: a FLASH device is available while it charges, is
+    on Wi-Fi, and its screen is off or locked.
 
     Args:
         path: The file.
@@ -75,18 +75,22 @@ class TraceFile:
         """What the file holds now, for these clients: where columns of the table are called as they are, by name.
 
         Args:
-            names: The clients' names; empty where they have none.
+            names: The clients' names; their numbers, 0 to K-1, where they have none.
             K: Their number.
         """
         file = _existing(self.path)
-        called, present = _table(file) if names and file.suffix in TABLES else ([], np.empty(0))
-        absent = [name for name in names if name not in called]
+        called, present = _table(file, names) if names and file.suffix in TABLES else ([], np.empty(0))
+        place = {name: column for column, name in enumerate(called)}
+        absent = [name for name in names if name not in place]
         if called and not absent:
-            return Trace(jnp.asarray(present[:, [called.index(name) for name in names]]))
-        if called and len(absent) < len(names):
-            raise ValueError(f"TraceFile: {str(file)!r} must have a column for each client, got none for {few(absent)}")
+            return Trace(jnp.asarray(present[:, [place[name] for name in names]]))
         if called:
-            _say(f"TraceFile: {str(file)!r} has none of the clients' names: its columns are the clients in their order")
+            numbers = tuple(names) == tuple(map(str, range(len(names))))  # which nobody may have thought of as names
+            if not numbers and len(absent) < len(names):
+                rule = f"{str(file)!r} must have a column for each client"
+                raise ValueError(f"TraceFile: {rule}, got none for {few(absent)}")
+            lacks = f"does not name the clients, 0 to {len(names) - 1}" if numbers else "has none of the clients' names"
+            _say(f"TraceFile: {str(file)!r} {lacks}: its columns are the clients in their order")
         return Trace(jnp.asarray(_present(file, self.seconds, self.seed, K, file.stat().st_mtime_ns)))
 
     def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
@@ -120,31 +124,34 @@ def _present(file: Path, seconds: float, seed: int, K: int, changed: int) -> Num
     return np.stack([devices[place].at(clock) for place in _drawn(len(devices), K, seed)], axis=1)
 
 
-def _table(file: Path) -> tuple[list[str], Numbers]:
-    """The names of the columns, none where the file has no header or one array, and who is there, [rounds, K]."""
+def _table(file: Path, clients: Sequence[str] = ()) -> tuple[list[str], Numbers]:
+    """The names of the columns, none where the file has no header or one array, and who is there, [rounds, K].
+
+    A first line with the names of all clients is one of names, be they numbers.
+    """
     called: list[str] = []
     rows, first, unit = _without_header(file) if file.suffix in (".csv", ".tsv") else None, 1, "line"
-    clients = [] if rows is None else list(rows.T)
+    present = [] if rows is None else list(rows.T)
     if rows is None:
-        content = read_table(str(file))
+        content = read_table(str(file), names=clients)
         columns, first, unit = content.columns, content.first, content.unit
         shapes = {np.shape(column) for column in columns.values()}
         if "present" not in columns and (len(shapes) > 1 or len(next(iter(shapes))) != 1):
             rule = "must hold present, [rounds, K], or a column of 0 and 1 for each client"
             raise ValueError(f"TraceFile: {str(file)!r} {rule}, got {', '.join(columns)}")
         called = [] if "present" in columns else list(columns)
-        clients = list(columns["present"].T) if "present" in columns else list(columns.values())
-    if len(clients) > 1 and _counts(clients[0], called[0] if called else ""):
+        present = list(columns["present"].T) if "present" in columns else list(columns.values())
+    if len(present) > 1 and _counts(present[0], called[0] if called else ""):
         _say(f"TraceFile: the first column of {str(file)!r} counts the rounds, and is left out")
-        called, clients = called[1:], clients[1:]
-    for place, column in enumerate(clients):
+        called, present = called[1:], present[1:]
+    for place, column in enumerate(present):
         bad = ~np.isin(column, (0, 1))
         if bad.any():
             row, name = int(bad.argmax()), called[place] if called else place + (unit == "line")
             rule = "must hold 0 and 1 alone, a row per round and a column per client"
             found = f"{shown(column[row].item())} in {unit} {row + first}, column {name}"
             raise ValueError(f"TraceFile: {str(file)!r} {rule}, got {found}; leave out columns that are no clients'")
-    return called, np.stack(clients, axis=1).astype(bool)
+    return called, np.stack(present, axis=1).astype(bool)
 
 
 def _counts(column: Numbers, name: str) -> bool:
@@ -168,10 +175,12 @@ def _without_header(file: Path) -> Numbers | None:
     with file.open(encoding="utf-8-sig") as lines:
         first = lines.readline().strip()
     mark = max(",;\t ", key=first.count)
-    if first.split(mark) == ["0", "1"]:
-        raise ValueError(f"TraceFile: {str(file)!r} must name its columns, got 0 and 1, which may be names or a round")
+    cells = [cell.strip() for cell in first.split(mark)]
+    if sorted(cells) == ["0", "1"]:
+        rule = f"must name its columns, got {' and '.join(cells)}, which may be names or a round"
+        raise ValueError(f"TraceFile: {str(file)!r} {rule}")
     try:
-        if not {float(cell) for cell in first.split(mark)} <= {0.0, 1.0}:
+        if not set(map(float, cells)) <= {0.0, 1.0}:
             return None
         return np.loadtxt(file, delimiter=mark, ndmin=2, encoding="utf-8-sig")
     except ValueError:
