@@ -119,6 +119,25 @@ def test_the_row_numbers_that_pandas_writes_are_no_input(csv, tmp_path, caplog):
     assert "x = rain, wind (without a column without a name, remark)" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "Unnamed: 3", "__index_level_0__"])
+def test_the_index_of_a_filtered_frame_is_no_input(name, tmp_path, caplog):
+    table = {name: [3, 7, 4, 9], "rain": [0.5, 1, 2, 3], "site": ["p", "p", "q", "q"], "label": [0, 0, 1, 1]}
+    polars.DataFrame(table).write_csv(tmp_path / "filtered.csv")
+    polars.DataFrame(table).write_parquet(tmp_path / "filtered.parquet")
+    for path in (str(tmp_path / "filtered.csv"), str(tmp_path / "filtered.parquet")):
+        caplog.clear()
+        assert Arrays(path, test_share=0.0).federation().x.tolist() == [[0.5], [1], [2], [3]]
+        said = name or "a column without a name"
+        assert f"x = rain (without {said})" in caplog.text
+        assert f"{said} is left out because it numbers the rows" in caplog.text
+        assert Arrays(path, x=(name, "rain"), test_share=0.0).federation().x.shape == (4, 2)
+    last = {"rain": table["rain"], "site": table["site"], "kind": table["label"], name: table[name]}
+    polars.DataFrame(last).write_parquet(tmp_path / "last.parquet")  # where pandas has it
+    assert Arrays(str(tmp_path / "last.parquet"), test_share=0.0).federation().summary().labels.shape == (2, 2)
+    polars.DataFrame({**table, name: [3, 3, 4, 9]}).write_csv(tmp_path / "filtered.csv")  # which numbers nothing
+    assert Arrays(str(tmp_path / "filtered.csv"), test_share=0.0).federation().x.shape == (4, 2)
+
+
 def test_a_partition_makes_clients_where_no_column_does(csv):
     federation = Arrays(str(csv), Dirichlet(K=4, alpha=5.0, least=1), y="cover", x=("rain",)).federation()
     assert federation.num_clients == 4

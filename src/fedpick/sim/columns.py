@@ -17,6 +17,7 @@ LOG = logging.getLogger("fedpick")
 LABELS = ("y", "label", "labels", "target", "class", "category")
 CLIENTS = ("client", "client_id", "user", "user_id", "writer", "writer_id", "device", "device_id", "node", "site")
 MOST_LABELS = 100  # of a column that is taken for labels by its place alone
+NAMELESS = "a column without a name"
 WHOLE = ("x", "image", "img", "pixels", "features")  # one column that is all of the input
 
 
@@ -70,7 +71,7 @@ def choose_columns(
         told += [f"client = {client}"] if client and client != "client" else []
     if not y:
         y = next((lower[word] for word in LABELS if word in lower and lower[word] != client), "")
-        last = [name for name in columns if name != client][-1:]
+        last = [name for name in columns if name != client and not _are_row_numbers(columns, name)][-1:]
         if not y and len(columns) > 2 and last and _are_labels(columns[last[0]]):
             y = last[0]
         if not y:
@@ -83,13 +84,18 @@ def choose_columns(
         told.append(f"x = {few(inputs)}")
     if not x and (inputs != ("x",) or columns["x"].ndim == 1):  # a number called x may be one of several
         left = [name for name in columns if name not in (*inputs, y, client)]
-        called = [name if name else "a column without a name" for name in left]
+        called = [name or NAMELESS for name in left]
         if left or inputs != ("x",):
             told.append(f"x = {few(inputs)}" + (f" (without {few(called)})" if left else ""))
         told += [
             f"{name} is left out because of {_words(columns[name])[0]!r}{_place(columns[name], unit, first)}"
             for name in left
             if _nearly(columns[name])
+        ]
+        told += [
+            f"{name or NAMELESS} is left out because it numbers the rows"
+            for name in left
+            if _are_row_numbers(columns, name)
         ]
     if told:  # who loses columns is to hear of it without asking
         level = logging.WARNING if left else logging.INFO
@@ -120,7 +126,7 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
         if word in rest and (word == "x" or columns[word].ndim > 1):
             return (word,)
     numbers = tuple(name for name in rest if columns[name].dtype.kind in "iufb" and columns[name].ndim == 1)
-    numbers = tuple(name for name in numbers if not _are_row_numbers(name, columns[name]))
+    numbers = tuple(name for name in numbers if not _are_row_numbers(columns, name))
     if not numbers:
         words = [f"{name} has {word!r}" for name in rest for word in _words(columns[name])[:1]]
         why = f", and no numbers ({few(words)})" if words else ""
@@ -128,9 +134,19 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
     return numbers
 
 
-def _are_row_numbers(name: str, column: Numbers) -> bool:
-    """Whether a column is the index that pandas writes in front, which on a sorted file would tell the labels."""
-    return (not name or name.startswith("Unnamed:")) and np.array_equal(column, np.arange(len(column)))
+def _are_row_numbers(columns: Mapping[str, Numbers], name: str) -> bool:
+    """Whether a column is the index that pandas writes, which on a file in order of its labels would tell them.
+
+    That of a frame of which rows were chosen, or of R, does not begin with 0 or has gaps.
+
+    >>> table = {"Unnamed: 0": np.array([3, 17, 4]), "rain": np.array([3, 17, 4])}
+    >>> [_are_row_numbers(table, name) for name in table]
+    [True, False]
+    """
+    if name and not name.startswith(("Unnamed:", "__index_level_")):
+        return False
+    column = columns[name]
+    return column.ndim == 1 and column.dtype.kind in "iu" and len(np.unique(column)) == len(column)
 
 
 def _words(column: Numbers) -> list[Any]:
