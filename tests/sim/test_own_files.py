@@ -700,6 +700,19 @@ def test_codes_that_are_also_numbers_stay_apart(tmp_path):
     file.write_text("a,client,label\n1,1_21,12e5\n2,12_1,1200000\n3,121,7\n")
     names = Arrays(str(file), test_share=0.0).federation().names
     assert (names.clients, names.labels) == (("121", "12_1", "1_21"), ("1200000", "12e5", "7"))
+    for ids, found in (
+        (("1.0e+3", "1000", "7"), ("1.0e+3", "1000", "7")),
+        (("+1", "1", "-1"), ("+1", "-1", "1")),
+        (("\uff11", "1", "2"), ("1", "2", "\uff11")),
+        (("1.0", "1", "2."), ("1", "2")),
+    ):
+        rows = [f"{place},{client},{place % 2}" for place, client in enumerate(ids)]
+        file.write_text("\n".join(["a,client,label", *rows]), encoding="utf-8")
+        assert Arrays(str(file), test_share=0.0).federation().names.clients == found
+    file.write_text("a;client;label\n1;1,0;u\n2;1;v\n3;2;v\n")
+    assert Arrays(str(file), test_share=0.0).federation().names.clients == ("1", "2")
+    file.write_text("a;client;label\n1,5;p;0_1.5\n2,5;q;1\n")  # which is no number with a point
+    assert Arrays(str(file), test_share=0.0).federation().x.ravel().tolist() == [1.5, 2.5]
     file.write_text("a,client,label\n1,1.0e+00,0.0e+00\n2,1.0e+01,1.0e+00\n")  # as NumPy writes whole numbers
     assert Arrays(str(file), test_share=0.0).federation().names.clients == ("1", "10")
 

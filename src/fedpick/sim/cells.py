@@ -40,7 +40,7 @@ def read_cells(file: Path, known: Sequence[str] = ()) -> tuple[dict[str, Numbers
         if name in columns:
             raise ValueError(f"Arrays: {str(file)!r} must have a name for each column, got {name!r} twice")
         columns[name] = _parsed(texts, comma and not _has_thousands(texts))
-        if columns[name].dtype == np.int64 and _are_codes(texts):
+        if columns[name].dtype == np.int64 and _are_codes(texts, columns[name]):
             written[name] = texts
     return columns, written
 
@@ -78,16 +78,24 @@ def is_missing(texts: Numbers) -> Numbers:
     return np.isin(np.char.lower(np.char.strip(texts)), MISSING)
 
 
-def _are_codes(texts: Numbers) -> bool:
-    """Whether some of the whole numbers in a column are written as codes are: with zeros in front, or 12e5.
+def _are_codes(texts: Numbers, numbers: Numbers) -> bool:
+    """Whether whole numbers are written as codes are: with zeros in front, as 12e5, or one number in two ways.
 
-    >>> _are_codes(np.array(["007", "12"])), _are_codes(np.array(["0", "70"])), _are_codes(np.array(["1", "12e5"]))
-    (True, False, True)
+    A point with zeros behind it says nothing: 1.0 is 1.
+
+    >>> [_are_codes(np.array(each), np.array([1, 70])) for each in (["01", "70"], ["1", "7e1"], ["1", "70"])]
+    [True, True, False]
+    >>> _are_codes(np.array(["70", "7.0e+1", "70.0"]), np.array([70, 70, 70]))
+    True
     """
     signs = texts.view("U1").reshape(len(texts), texts.dtype.itemsize // 4)
     zeros = signs.shape[1] > 1 and bool(((signs[:, 0] == "0") & np.isin(signs[:, 1], list("0123456789"))).any())
+    codes = signs.view(np.uint32)
+    if zeros or ((codes == 0) | ((codes >= ord("0")) & (codes <= ord("9")))).all():  # one text for each number
+        return zeros
     exponents, others = (np.isin(signs, list(marks)).any(axis=1) for marks in ("eE", ".+-"))
-    return zeros or bool((exponents & ~others).any())
+    found = {re.sub(r"[.,]0*$", "", text) for text in np.unique(texts).tolist()}
+    return bool((exponents & ~others).any()) or len(found) > len(np.unique(numbers))
 
 
 def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
@@ -115,7 +123,7 @@ def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
 def _has_points(texts: Numbers) -> bool:
     """Whether a column is of numbers with decimal points: a comma is then none in this file."""
     try:
-        return bool(np.any(texts[~is_missing(texts)].astype(float) % 1)) and bool((np.char.count(texts, ".") > 0).any())
+        return bool(np.any(_floats(texts[~is_missing(texts)]) % 1)) and bool((np.char.count(texts, ".") > 0).any())
     except ValueError:
         return False
 
@@ -138,10 +146,8 @@ def _parsed(texts: Numbers, comma: bool) -> Numbers:
     Among numbers, a word for a missing one is NaN; in a column of words it is a word.
     """
     points = np.char.replace(texts, ",", ".") if comma else texts
-    if (np.char.find(texts, "_") >= 0).any():  # 1_2 is a name, though Python reads it as 12
-        return texts
     try:
-        numbers = np.where(texts == "", "nan", points).astype(float)
+        numbers = _floats(np.where(texts == "", "nan", points))
     except ValueError:
         flags = np.char.lower(texts)
         return flags == "true" if np.isin(flags, ("true", "false")).all() else _with_gaps(points, texts)
@@ -157,6 +163,13 @@ def _parsed(texts: Numbers, comma: bool) -> Numbers:
         return texts
 
 
+def _floats(texts: Numbers) -> Numbers:
+    """Texts as numbers; an error where one is none: 1_2 is a name, though Python reads it as 12."""
+    if (np.char.find(texts, "_") >= 0).any():
+        raise ValueError("a number has no _")
+    return texts.astype(float)
+
+
 def _with_gaps(points: Numbers, texts: Numbers) -> Numbers:
     """Numbers with NaN where a word says that there is none; the texts where there are other words, or no number.
 
@@ -167,7 +180,7 @@ def _with_gaps(points: Numbers, texts: Numbers) -> Numbers:
     if not gaps.any() or gaps.all():
         return texts
     try:
-        return np.where(gaps, "nan", points).astype(float)
+        return _floats(np.where(gaps, "nan", points))
     except ValueError:
         return texts
 
