@@ -1,5 +1,7 @@
 """Learning rates that are tuned for each strategy, on seeds that are not used again."""
 
+import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +10,8 @@ from typer.testing import CliRunner
 
 from fedpick import compare
 from fedpick.cli import app
-from fedpick.compare import Choices, make_experiments, tune_rates
+from fedpick.compare import Choices, load_report, make_experiments, report_on, tune_rates
+from fedpick.experiment import run_missing
 from fedpick.storage import RunStore
 
 CHOSEN = Choices(
@@ -63,3 +66,28 @@ def test_a_best_rate_at_the_edge_of_those_that_were_tried_is_told(sign, end, mon
     [said] = [record.getMessage() for record in caplog.records]
     assert said.startswith("compare: the best learning rate of pow-d, m = 1, d = 2, ")
     assert end in said
+
+
+def test_points_of_a_sweep_that_are_tuned_to_one_rate_are_one(tmp_path, monkeypatch):
+    def ended(experiment, store):
+        return SimpleNamespace(metric=lambda name: np.full((1, 1), abs(np.log(experiment.local.eta / 6e-6))))
+
+    monkeypatch.setattr(compare.tuning, "run_missing", lambda *_: None)
+    monkeypatch.setattr(compare.tuning, "load_results", ended)
+    settings = ["data.K=6", "metrics.every=5", "local.tau=1", "local.eta=[2e-6,6e-6]"]
+    options = ["--strategies", "rand", "--rounds", "2", "--seeds", "2", "--tune", "eta", "-o", str(tmp_path)]
+    sets = [word for setting in settings for word in ("--set", setting)]
+    done = CliRunner().invoke(app, ["compare", "quadratic", *options, *sets])
+    assert done.exit_code == 0, done.output
+    assert "(points of the sweep that came to one rate are one)" in done.output
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["names"], len(summary["runs"])) == (["rand"], 2)
+
+
+def test_a_comparison_of_the_same_runs_twice_is_shown_as_it_was(tmp_path):
+    store, (one,) = RunStore(tmp_path), make_experiments("quadratic", replace(CHOSEN, strategies=("rand",), rounds=2))
+    run_missing([one], store)
+    report = report_on([one, one], store)
+    (tmp_path / "summary.json").write_text(json.dumps(report.summary()))
+    again = load_report(tmp_path)
+    assert (again.comparison.names, again.identities) == (report.comparison.names, report.identities)

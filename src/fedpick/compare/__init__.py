@@ -5,7 +5,7 @@ from fedpick.compare.comparison import Comparison
 from fedpick.compare.earlier import check_page, set_aside
 from fedpick.compare.folder import load_report, report_on_runs
 from fedpick.compare.page import render_page, write_report
-from fedpick.compare.presets import DEFAULT_STRATEGIES, Choices, choose_target, make_experiments
+from fedpick.compare.presets import DEFAULT_STRATEGIES, Choices, choose_target, drop_repeats, make_experiments
 from fedpick.compare.remarks import remark_on_test_set
 from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, report_on
 from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target, totals
@@ -26,6 +26,7 @@ __all__ = [
     "check_target",
     "choose_target",
     "columns_of",
+    "drop_repeats",
     "load_report",
     "make_experiments",
     "partition_chart",

@@ -96,7 +96,7 @@ def _as_played(kept: Plain, store: RunStore, *, command: str, name: str, **wante
         if stored is None:
             rule = f"must hold the run {run} of its comparison, and does not"
             raise ValueError(f"report: {str(store.folder)!r} {rule}; run compare again")
-    found = (result_of(stored) for stored in runs.values() if stored is not None)
+    found = (result_of(stored) for run in kept["runs"] if (stored := runs[run]) is not None)
     results = [concatenate(list(itertools.islice(found, len(plain["seeds"])))) for plain in plains]
     return ComparisonReport(
         compare_results(plains, results, wanted["metric"], wanted["value"], wanted["by"]),
@@ -106,7 +106,7 @@ def _as_played(kept: Plain, store: RunStore, *, command: str, name: str, **wante
         strategies=tuple(_strategy(plain["selector"]) for plain in plains),
         dates=store.dates(runs),
         name=name,
-        identities=tuple(runs),
+        identities=tuple(kept["runs"]),
     )
 
 

@@ -134,12 +134,21 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
     else:
         plain["selector"] = set_parameters(plain.get("selector", {}), given)
         found = from_plain(plain, folder)
-    different = {json.dumps(experiment.to_plain(), sort_keys=True): experiment for experiment in found}
+    different = drop_repeats(found)
     if len(different) > 1:
-        _check_choice(list(different.values()))
-    for experiment in different.values():
+        _check_choice(different)
+    for experiment in different:
         experiment.check()  # a mistake is an error now, and not when the others have run
-    return list(different.values())
+    return different
+
+
+def drop_repeats(experiments: Sequence[Experiment]) -> list[Experiment]:
+    """The experiments, each of them once: the same runs side by side are no comparison.
+
+    Args:
+        experiments: Some of which may be the same, such as points of a sweep that were tuned to one learning rate.
+    """
+    return list({json.dumps(one.to_plain(), sort_keys=True): one for one in experiments}.values())
 
 
 def _check_choice(experiments: Sequence[Experiment]) -> None:
