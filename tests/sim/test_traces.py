@@ -263,6 +263,29 @@ def test_a_file_that_is_no_trace_gets_one_sentence(tmp_path):
         TraceFile(str(tmp_path / "data.npz"))(KEY, 0, 4)
 
 
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({}, r"must hold present, \[rounds, K\], or a column of 0 and 1 for each client, got nothing"),
+        ({"present": np.zeros(3)}, r"must hold present, \[rounds, K\], .*, got present"),
+        ({"present": np.zeros((0, 3))}, "must hold a round and a client at least, got none"),
+        ({"present": np.zeros((3, 0))}, "must hold a round and a client at least, got none"),
+        ("a,b,c", "must hold a round and a client at least, got none"),
+        ("round,a,b,c", "must hold a round and a client at least, got none"),
+    ],
+)
+def test_a_file_without_rounds_gets_one_sentence(arrays, sentence, tmp_path):
+    path = tmp_path / ("none.csv" if isinstance(arrays, str) else "none.npz")
+    if isinstance(arrays, str):
+        path.write_text(f"{arrays}\n")
+    else:
+        np.savez(path, **arrays)
+    trace = TraceFile(str(path))
+    for read in (lambda: trace.for_clients(("0", "1", "2")), lambda: trace(KEY, 0, 3)):
+        with pytest.raises(ValueError, match=f"TraceFile: .*none.* {sentence}"):
+            read()
+
+
 def test_the_path_of_a_trace_is_stored_as_that_of_data_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study").mkdir()

@@ -136,11 +136,13 @@ def _table(file: Path, clients: Sequence[str] = ()) -> tuple[list[str], Numbers]
         content = read_table(str(file), names=clients)
         columns, first, unit = content.columns, content.first, content.unit
         shapes = {np.shape(column) for column in columns.values()}
-        if "present" not in columns and (len(shapes) > 1 or len(next(iter(shapes))) != 1):
+        if np.ndim(columns["present"]) != 2 if "present" in columns else [len(shape) for shape in shapes] != [1]:
             rule = "must hold present, [rounds, K], or a column of 0 and 1 for each client"
-            raise ValueError(f"TraceFile: {str(file)!r} {rule}, got {', '.join(columns)}")
+            raise ValueError(f"TraceFile: {str(file)!r} {rule}, got {', '.join(columns) or 'nothing'}")
         called = [] if "present" in columns else list(columns)
         present = list(columns["present"].T) if "present" in columns else list(columns.values())
+    if not present or not len(present[0]):
+        raise ValueError(f"TraceFile: {str(file)!r} must hold a round and a client at least, got none")
     if len(present) > 1 and _counts(present[0], called[0] if called else ""):
         _say(f"TraceFile: the first column of {str(file)!r} counts the rounds, and is left out")
         called, present = called[1:], present[1:]
