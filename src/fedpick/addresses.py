@@ -5,6 +5,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from fedpick.text import blame
@@ -25,8 +26,26 @@ def look_in(folder: Path) -> None:
 
 
 def is_address(value: Any) -> bool:
-    """Whether it is a "package.module:Class"."""
-    return isinstance(value, str) and ":" in value
+    """Whether it is written as a "package.module:Class"; the path of a file may have any letters, but no colon.
+
+    >>> is_address("my folder/nets.py:Net"), is_address("a: b")
+    (True, False)
+    """
+    module, _, path = value.partition(":") if isinstance(value, str) else ("", "", "")
+    return bool(module) and all(part.isidentifier() for part in path.split("."))
+
+
+def module_of(address: str) -> ModuleType:
+    """The module of an address that was loaded: what is there may be an object of a class of another one.
+
+    Args:
+        address: The address.
+
+    >>> load("optax:sgd") and module_of("optax:sgd").__name__
+    'optax'
+    """
+    name = address.partition(":")[0]
+    return sys.modules[Path(name).stem if name.endswith(".py") else name]
 
 
 def load(address: str) -> Any:

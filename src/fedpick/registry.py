@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from fedpick.addresses import is_address as is_address
 from fedpick.addresses import load as load
 from fedpick.addresses import look_in as look_in
+from fedpick.addresses import module_of as module_of
 from fedpick.tables import ROLES as ROLES
 from fedpick.tables import STRATEGIES as STRATEGIES
 from fedpick.tables import Row as Row

@@ -448,3 +448,28 @@ def test_a_file_that_a_field_of_ones_own_class_names_counts(tmp_path, monkeypatc
 def test_an_experiment_has_one_value_in_each_field(changes, name):
     with pytest.raises(ValueError, match=f"experiment: {name} must be one value: several are several experiments, or"):
         small(**changes)
+
+
+@pytest.mark.parametrize("folder", ["my dir", "a+b@home (1)", "~old"])
+@pytest.mark.parametrize("of_a_package", [False, True])
+def test_code_counts_wherever_its_file_is(tmp_path, monkeypatch, folder, of_a_package):
+    """Whatever can be loaded counts, also an object of a class that is of a package."""
+    name = f"mine_{abs(hash((folder, of_a_package, str(tmp_path))))}"
+    text = "import functools\nnet = functools.partial(int, {})\n" if of_a_package else "def net(): return {}\n"
+    file = tmp_path / folder / f"{name}.py"
+    file.parent.mkdir()
+    address = f"{file}:net"
+    sums = []
+    for number in (1, 2, 1):
+        file.write_text(text.format(number))
+        sys.modules.pop(name, None)
+        sums.append(own_code({"model": {"kind": "network", "net": address}})[address])
+    assert sums[0] == sums[2] != sums[1]
+
+
+def test_code_of_ones_own_that_cannot_count_is_refused(tmp_path):
+    file = tmp_path / "holds_nothing_for_test.py"
+    file.write_text("")
+    with pytest.raises(ValueError, match=r"must be an importable package\.module:Class .*has no attribute"):
+        own_code({"net": f"{file}:net"})
+    assert own_code({"net": f"{tmp_path}/not there.py:net", "path": f"{file}:net of mine", "table": "a.csv:b"}) == {}

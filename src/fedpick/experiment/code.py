@@ -1,15 +1,14 @@
 """Code of one's own that an experiment names by address, and the files that it is given, by their content."""
 
 import dataclasses
-import re
+import hashlib
+import inspect
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from fedpick import registry
 from fedpick.storage import sum_of_code, sums_of_files
-
-_ADDRESS = re.compile(r"[\w./-]+:[A-Za-z_][\w.]*")
 
 
 def own_code(plain: Any) -> dict[str, str]:
@@ -26,14 +25,20 @@ def own_code(plain: Any) -> dict[str, str]:
         return found | (sums_of_files(plain.values()) if plain.get("kind") in found else {})
     if isinstance(plain, list | tuple):
         return {address: code for part in plain for address, code in own_code(part).items()}
-    if not isinstance(plain, str) or not _ADDRESS.fullmatch(plain):
+    if not registry.is_address(plain):
         return {}
+    module = plain.partition(":")[0]
     try:
         loaded = registry.load(plain)
-    except ValueError:  # no address
+    except ValueError:
+        if module.endswith(".py") and sums_of_files([module]):
+            raise  # of a file that is there, and would not count
         return {}
-    code = sum_of_code(loaded)
-    return {plain: code} if code else {}
+    first, own = registry.module_of(plain), inspect.getmodule(loaded)
+    found = [loaded if inspect.isclass(loaded) or inspect.isfunction(loaded) else own]
+    found += [first] if first is not own else []  # "mynet.py:net" may be an object of a class of a package
+    sums = sorted(filter(None, map(sum_of_code, found)))
+    return {plain: sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()} if sums else {}
 
 
 def check_current(name: str, value: Any) -> None:
