@@ -247,7 +247,13 @@ def test_devices_and_traces_in_a_file_and_on_the_command_line(tmp_path):
     [
         ({"kind": "phones"}, "devices.kind must be one of 'lognormal', 'fedscale', got 'phones'"),
         ({"kind": "fedscale"}, "devices.path must be FedScale's client_device_capacity, got none"),
-        ({"kind": "lognormal", "sped": 3}, "sped is unknown; did you mean 'speed'"),
+        ({"kind": "lognormal", "sped": 3}, "devices.sped is unknown; did you mean 'speed'"),
+        (
+            {"kind": "fedscale", "path": "capacity", "bandwidth": 10},
+            "devices.bandwidth is unknown; fedscale takes path, seed, latency, deadline$",
+        ),
+        ({"kind": "fedscale", "path": "capacity", "spread": 1}, "devices.spread is unknown.*; fedscale takes path"),
+        ({"kind": "lognormal", "latency": "slow"}, "devices: latency must be"),
     ],
 )
 def test_devices_that_are_wrong(devices, words):

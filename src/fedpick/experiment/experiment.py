@@ -285,11 +285,16 @@ def _one(point: Plain, folder: Path) -> Experiment:
 
 def _devices(plain: Plain, experiment: Experiment, folder: Path) -> sim.Devices:
     """Devices that are drawn for the clients: "lognormal", or "fedscale" from a file; stored as numbers."""
-    kind, own = plain["kind"], {"lognormal": ("spread", "seed"), "fedscale": ("path", "seed")}
-    one_of("experiment", "devices.kind", kind, tuple(own))
-    given = {name: plain[name] for name in own[kind] if name in plain}
-    rest = {name: value for name, value in plain.items() if name not in ("kind", *own[kind])}
-    options = vars(config.structure(rest, sim.Devices, "experiment: devices"))
+    kind, fields = plain["kind"], tuple(field.name for field in dataclasses.fields(sim.Devices))
+    takes = {"lognormal": ("spread", "seed", *fields), "fedscale": ("path", "seed", "latency", "deadline")}
+    one_of("experiment", "devices.kind", kind, tuple(takes))
+    for name in plain:
+        if name not in ("kind", *takes[kind]):
+            wrong = f"devices.{name} is unknown{registry.nearest(name, takes[kind])}"
+            raise ValueError(f"experiment: {wrong}; {kind} takes {', '.join(takes[kind])}")
+    given = {name: value for name, value in plain.items() if name not in ("kind", *fields)}
+    options = {name: value for name, value in plain.items() if name in fields}
+    options = {name: getattr(config.structure(options, sim.Devices, "experiment: devices"), name) for name in options}
     K = experiment.federation().num_clients
     if K > MOST_DRAWN:
         rule = (
@@ -300,5 +305,4 @@ def _devices(plain: Plain, experiment: Experiment, folder: Path) -> sim.Devices:
         return sim.Devices.lognormal(K, **given, **options)
     if not isinstance(given.get("path"), str):
         raise ValueError("experiment: devices.path must be FedScale's client_device_capacity, got none")
-    options = {name: value for name, value in options.items() if name in ("latency", "deadline")}
     return sim.read_devices(str(folder / given.pop("path")), K, **given, **options)
