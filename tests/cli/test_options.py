@@ -57,6 +57,18 @@ WRONG = {
         ["data", "verify", "--data", "nope"],
         "fedpick: data must be a folder that is there, got 'nope'",
     ),
+    "data of a sweep": (
+        ["data", "describe", "plain.toml", "--set", "data.K=[4,8]"],
+        "data: data must be without a sweep, as the answer is for one, got a sweep over data.K",
+    ),
+    "a drawing of a sweep": (
+        ["data", "draw", "plain.toml", "--set", "data.K=[4,8]"],
+        "data: data must be without a sweep, as the answer is for one, got a sweep over data.K",
+    ),
+    "advice on a sweep": (
+        ["advise", "plain.toml", "--set", "local.eta=[1e-5,1e-6]"],
+        "advise: the experiment must be without a sweep, as the answer is for one, got a sweep over local.eta",
+    ),
     "empty data": (["data", "verify", "--data", "empty"], "FashionMNIST: data must be a folder with train-images"),
     "a setting twice": (
         ["run", "plain.toml", "--set", "seeds=1", "--set", "seeds=2"],
@@ -123,3 +135,8 @@ def test_the_form_of_command_lines_is_told_apart():
         strategy("cooldown(pow-d)", m=3, d=6)
     assert "oort" not in str(error.value)
     assert strategy("cooldown", selector=strategy("pow-d", m=3, d=6)).selector.d == 6
+
+
+def test_a_sweep_over_anything_but_the_data_leaves_them_one():
+    found = fedpick("data", "describe", "plain.toml", "--set", "local.eta=[1e-5,1e-6]")
+    assert (found.exit_code, "6 clients" in found.output) == (0, True), found.output

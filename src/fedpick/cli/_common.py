@@ -199,6 +199,24 @@ def check_csv(command: str, path: Path | None) -> None:
         raise ValueError(f"{command}: csv {rule}, got {str(path)!r}, which is another one")
 
 
+def only_one(command: str, experiments: Any, part: str = "") -> Any:
+    """The experiment that a command answers for: it raises where a sweep makes several.
+
+    Args:
+        command: What the error message begins with.
+        experiments: What was made of a task.
+        part: The part that it is about, such as "data"; sweeps over the others do not matter.
+    """
+    from fedpick.experiment import differences
+
+    plains = [experiment.to_plain() for experiment in experiments]
+    swept = differences([{part: plain[part]} for plain in plains] if part else plains, shared=("seeds", "name"))[0]
+    if swept:
+        rule = f"{part or 'the experiment'} must be without a sweep, as the answer is for one"
+        raise ValueError(f"{command}: {rule}, got a sweep over {', '.join(swept)}; choose one with --set")
+    return experiments[0]
+
+
 def check_filled(command: str, **options: str | None) -> None:
     """Raise where an option is given and empty: it would not count."""
     for name, value in options.items():

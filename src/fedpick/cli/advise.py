@@ -18,6 +18,7 @@ from fedpick.cli._common import (
     cli_errors,
     columns,
     console,
+    only_one,
 )
 from fedpick.registry import ROLES
 from fedpick.text import shown
@@ -123,7 +124,7 @@ def _experiment(task: str, options: dict[str, Any], settings: tuple[str, ...]) -
     from fedpick.compare import Choices, make_experiments
 
     try:
-        return make_experiments(task, Choices(strategies=("rand",), settings=settings, **options))[0]
+        return only_one("advise", make_experiments(task, Choices(strategies=("rand",), settings=settings, **options)))
     except ValueError as error:
         raise ValueError(str(error).replace("compare: ", "advise: ", 1)) from None
 

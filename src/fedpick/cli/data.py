@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Client, Debug, Settings, Standardize, Task, X, Y, cli_errors, columns
+from fedpick.cli._common import Client, Debug, Settings, Standardize, Task, X, Y, cli_errors, columns, only_one
 
 data = typer.Typer(no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data.")
 Folder = Annotated[
@@ -125,6 +125,6 @@ def _summary(task: str, settings: list[str] | None, named: dict[str, Any]) -> An
 
     choices = Choices(strategies=("rand",), m=1, settings=tuple(settings or ()), **named)
     try:
-        return make_experiments(task, choices)[0].federation().summary()
+        return only_one("data", make_experiments(task, choices), "data").federation().summary()
     except ValueError as error:
         raise ValueError(str(error).replace("compare: ", "data: ", 1)) from None
