@@ -76,6 +76,69 @@ def test_strategies_in_place_of_those_of_a_file_keep_its_m(tmp_path):
     assert chosen(path, strategies=("rand",), m=2) == ["rand, m = 2"]
 
 
+def test_strategies_that_a_file_has_keep_their_settings(tmp_path, file):
+    path = tmp_path / "one.toml"
+    path.write_text(FILE + '[selector]\nkind = "pow-d"\nm = 2\nd = [6, 8]\n')
+    found = ["rand, m = 2", "pow-d, m = 2, d = 6", "pow-d, m = 2, d = 8"]
+    assert chosen(path, strategies=("rand", "pow-d")) == found
+    assert chosen(path, strategies=("rand", "pow-d"), m=3, d=(9,)) == ["rand, m = 3", "pow-d, m = 3, d = 9"]
+    assert chosen(file, strategies=("rand", "cooldown( cpow-d)")) == ["rand, m = 3", "cooldown(cpow-d, m = 4, d = 8)"]
+
+
+def test_several_m_of_a_file_are_those_of_all_strategies(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text(FILE + '[selector]\nkind = "rand"\nm = [2, 3]\n')
+    assert chosen(path, strategies=("full", "rand", "afl")) == [
+        "full",
+        *(f"{a}, m = {b}" for a in ("rand", "afl") for b in (2, 3)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "choices", "words"),
+    [
+        (
+            FILE.replace("[model]", "[[model]]\nkind = 'mlp'\n[[model]]"),
+            {"model": "mlp"},
+            "model.kind must lie in a table, and model is a list of 2, got 'mlp'",
+        ),
+        (
+            FILE.replace("[model]", "[[model]]\nkind = 'mlp'\n[[model]]"),
+            {"objective": "cross-entropy"},
+            "model.objective must lie in a table, and model is a list",
+        ),
+        (
+            "failures = 0.1\n" + FILE,
+            {"failures": 0.2},
+            "failures.probability must lie in a table, and failures is 0.1, got 0.2",
+        ),
+        (
+            "model = 'logistic'\n" + FILE.replace('[model]\nkind = "logistic"\n', ""),
+            {"model": "mlp"},
+            "model.kind must lie in a table, and model is 'logistic'",
+        ),
+        ("rounds = 2\n", {"x": ("a",)}, "data must have a kind, got"),
+        ("availability = 'always'\n" + FILE, {"availability": "uptime"}, "availability.kind must lie in a table, and"),
+        (
+            "devices = [1]\n" + FILE,
+            {"devices": "lognormal"},
+            "devices.kind must lie in a table, and devices is a list of 1",
+        ),
+        (
+            "devices = [1]\n" + FILE,
+            {"deadline": 3.0},
+            "devices.deadline must lie in a table, and devices is a list of 1",
+        ),
+        ("metrics = 'f1'\n" + FILE, {"metrics": ("auc",)}, "metrics.test must lie in a table, and metrics is 'f1'"),
+        ("local = 3\n" + FILE.partition("[local]")[0], {"eta": 0.1}, "local.eta must lie in a table, and local is 3"),
+    ],
+)
+def test_an_option_beside_a_file_without_its_table_is_refused(tmp_path, text, choices, words):
+    (tmp_path / "odd.toml").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        chosen(tmp_path / "odd.toml", strategies=("rand",), **choices)
+
+
 def test_strategies_that_come_to_be_the_same_are_compared_once(tmp_path):
     path = tmp_path / "d.toml"
     path.write_text(FILE + '[selector]\nkind = "pow-d"\nm = 3\nd = [6, 9]\n')

@@ -104,31 +104,32 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
         if getattr(choices, name) is not None:
             plain[name] = getattr(choices, name)
     plain.setdefault("seeds", SEEDS)
-    if choices.model is not None and plain.get("model", {}).get("kind") != choices.model:
+    if choices.model is not None and _table(plain, choices, "model").get("kind") != choices.model:
         plain["model"] = _model(choices.model)
     folder = Path(task).parent if task.endswith((".toml", ".json")) and not is_table(task) else Path()
     _set_world(plain, choices, folder)
-    columns = (("data", "y"), ("data", "client"), ("data", "standardize"))
-    for part, name in (("local", "eta"), ("model", "objective"), *columns):
+    for name in ("eta", "objective", "y", "client", "standardize"):
         if getattr(choices, name) is not None:
-            plain.setdefault(part, {})[name] = getattr(choices, name)
+            _table(plain, choices, name)[name] = getattr(choices, name)
     if choices.x:
-        plain["data"]["x"] = list(choices.x)
+        _table(plain, choices, "x")["x"] = list(choices.x)
     if choices.metrics:
-        asked = plain.setdefault("metrics", {})
-        asked["test"] = list(dict.fromkeys([*asked.get("test", ()), *choices.metrics]))
+        asked = _table(plain, choices, "metrics")
+        if isinstance(asked.setdefault("test", []), list):  # others are refused below
+            asked["test"] = list(dict.fromkeys([*asked["test"], *choices.metrics]))
     for setting in choices.settings:
         if not _path(setting).startswith("selector."):
             config.override(plain, setting)
     given = _parameters(choices)
     if choices.strategies or not ("selector" in plain or "kind" in given):
-        seats = shared_seats(plain.get("selector"))
+        own = plain.pop("selector", ())
+        seats = shared_seats(own)
         plain["selector"] = {"kind": "rand", "m": 1}  # until K is known
         found = [
             replace(base, selector=chosen)
             for base in from_plain(plain, folder)
             for chosen in make_selectors(
-                choices.strategies or DEFAULT_STRATEGIES, given, base, seats or _seats(task, base)
+                choices.strategies or DEFAULT_STRATEGIES, given, base, seats or _seats(task, base), own
             )
         ]
     else:
@@ -165,21 +166,25 @@ def _check_choice(experiments: Sequence[Experiment]) -> None:
 def _set_world(plain: Plain, choices: Choices, folder: Path) -> None:
     """Who is there, how fast the devices are, and who fails; paths are those of the working folder, as given."""
     kind = choices.availability
-    if kind is not None and plain.get("availability", {}).get("kind") != kind:
+    if kind is not None and _table(plain, choices, "availability").get("kind") != kind:
         known = kind in registry.ROLES["Availability"] or registry.is_address(kind)
         if not known and not Path(kind).is_file():
             rule = f"one of {', '.join(registry.ROLES['Availability'])}, or a file that is there"
             raise ValueError(f"compare: availability must be {rule}, got {shown(kind)}")
         plain["availability"] = {"kind": kind} if known else {"kind": "trace-file", "path": _path_from(folder, kind)}
     if choices.devices == "lognormal":
-        plain.setdefault("devices", {})["kind"] = "lognormal"
+        _table(plain, choices, "devices")["kind"] = "lognormal"
     elif choices.devices is not None:
-        path = {"kind": "fedscale", "path": _path_from(folder, choices.devices)}
-        plain["devices"] = {**plain.get("devices", {}), **path}
+        _table(plain, choices, "devices").update(kind="fedscale", path=_path_from(folder, choices.devices))
     if choices.deadline is not None:
-        plain.setdefault("devices", {})["deadline"] = choices.deadline
+        _table(plain, choices, "deadline")["deadline"] = choices.deadline
     if choices.failures is not None:
-        plain.setdefault("failures", {})["probability"] = choices.failures
+        _table(plain, choices, "failures")["probability"] = choices.failures
+
+
+def _table(plain: Plain, choices: Choices, name: str) -> Plain:
+    """The table that an option is for, made where the file has none."""
+    return config.table_at(plain, OPTIONS[name], "compare", getattr(choices, name))
 
 
 def _path_from(folder: Path, path: str) -> str:

@@ -1,11 +1,12 @@
 """The strategies of a comparison, with the parameters that the command line gives them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import copy
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedpick import config, registry
 from fedpick.config import Plain
-from fedpick.experiment import Experiment
+from fedpick.experiment import Experiment, kind_of
 from fedpick.protocol import Selector
 from fedpick.text import shown
 from fedpick.validation import require
@@ -13,14 +14,17 @@ from fedpick.validation import require
 HOLDS = ("selector", "selectors")  # fields of a wrapper
 
 
-def make_selectors(names: Sequence[str], given: Plain, base: Experiment, seats: int) -> Iterator[Selector[Any]]:
-    """The strategies of these names, one for each m and d.
+def make_selectors(
+    names: Sequence[str], given: Plain, base: Experiment, seats: Any, own: Any = ()
+) -> Iterator[Selector[Any]]:
+    """The strategies of these names, one for each m and d; those that a file has with the parameters that it gives.
 
     Args:
         names: As ``fitting_strategy`` takes them.
         given: Parameters of strategies: each is for those that take it, and refused where none does.
         base: The experiment, which knows the clients.
-        seats: m where it is not given.
+        seats: m where it is not given, or several.
+        own: The strategies of a file, as plain data: one table or several.
 
     >>> from fedpick.compare import Choices, make_experiments
     >>> base = make_experiments("synthetic", Choices(strategies=("rand",)))[0]
@@ -31,14 +35,19 @@ def make_selectors(names: Sequence[str], given: Plain, base: Experiment, seats: 
     others = {name: value for name, value in given.items() if name not in ("m", "d")}
     taken = {name: _taken(name) for name in names}
     _check_taken(given, {parameter for known in taken.values() for parameter in known})
-    for m in _several(given.get("m", seats)):
+    several = _several(given.get("m", seats))
+    for m in several:
         _check_range("m", m, f"at least 1 and at most the {K} clients", 1, K)
-        for name in names:
+    for name in names:
+        tables = [table for table in _tables(own) if kind_of(table).replace(" ", "") == name.replace(" ", "")]
+        for table in tables:
+            yield from _expanded(copy.deepcopy(table), given)
+        for m in () if tables else several:
             for d in _several(given.get("d", min(2 * m, K))) if "d" in taken[name] else (None,):
                 if d is not None:
                     _check_range("d", d, f"at least m={m} and at most the {K} clients", m, K)
                 selector = registry.fitting_strategy(name, m=m, d=d, rounds=base.rounds, classes=classes)
-                yield from _with(selector, others)
+                yield from _expanded(config.unstructure(selector, "Selector"), others) if others else (selector,)
 
 
 def _check_range(name: str, value: Any, rule: str, low: int, high: int) -> None:
@@ -55,7 +64,7 @@ def set_parameters(selector: Any, given: Plain) -> Any:
     >>> set_parameters([{"kind": "rand", "m": 3}, {"kind": "pow-d", "m": 3, "d": 6}], {"d": 9})
     [{'kind': 'rand', 'm': 3}, {'kind': 'pow-d', 'm': 3, 'd': 9}]
     """
-    tables = [table for table in (selector if isinstance(selector, list) else [selector]) if isinstance(table, dict)]
+    tables = _tables(selector)
     for name, value in given.items():
         found = [_set(table, name, value) for table in tables]
         if tables and not any(found):
@@ -63,12 +72,19 @@ def set_parameters(selector: Any, given: Plain) -> Any:
     return selector
 
 
-def shared_seats(selector: Any) -> int | None:
-    """The m that all strategies of a file have in common; None where there is none."""
-    tables = selector if isinstance(selector, list) else [selector]
-    found = {table.get("m") if isinstance(table, Mapping) else None for table in tables if table is not None}
-    m = found.pop() if len(found) == 1 else None
-    return m if isinstance(m, int) else None
+def shared_seats(selector: Any) -> Any:
+    """The m that all strategies of a file have in common, or several; None where there is none.
+
+    >>> shared_seats([{"kind": "rand", "m": 3}, {"kind": "pow-d", "m": 3, "d": 6}]), shared_seats({"m": [2, 3]})
+    (3, [2, 3])
+    """
+    found = [table.get("m") for table in _tables(selector)]
+    return found[0] if found and all(m == found[0] for m in found) and found[0] != [] else None
+
+
+def _tables(selector: Any) -> list[Plain]:
+    """The strategies of a file; what is no table is refused where it is read."""
+    return [table for table in _several(selector) if isinstance(table, dict)]
 
 
 def _taken(name: str) -> set[str]:
@@ -88,12 +104,8 @@ def _check_taken(given: Plain, known: set[str]) -> None:
             raise ValueError(f"compare: selector.{name} {rule}, got {shown(value)}{registry.nearest(name, known)}")
 
 
-def _with(selector: Selector[Any], given: Plain) -> Iterator[Selector[Any]]:
+def _expanded(plain: Plain, given: Plain) -> Iterator[Selector[Any]]:
     """The strategy with those of the parameters that it takes; a list is a sweep."""
-    if not given:
-        yield selector
-        return
-    plain = config.unstructure(selector, "Selector")
     for name, value in given.items():
         _set(plain, name, value)
     for point in config.expand({"selector": plain}, Experiment, "compare"):

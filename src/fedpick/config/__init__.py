@@ -1,6 +1,6 @@
 """Configuration: TOML and JSON to and from fedpick's own dataclasses, overrides and sweeps."""
 
 from fedpick.config.converter import Plain, describe, leaves, structure, unstructure
-from fedpick.config.settings import expand, override, read_plain
+from fedpick.config.settings import expand, override, read_plain, table_at
 
-__all__ = ["Plain", "describe", "expand", "leaves", "override", "read_plain", "structure", "unstructure"]
+__all__ = ["Plain", "describe", "expand", "leaves", "override", "read_plain", "structure", "table_at", "unstructure"]

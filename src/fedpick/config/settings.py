@@ -83,22 +83,38 @@ def override(plain: Plain, setting: str, owner: str = "experiment") -> None:
     {'selector': {'kind': 'pow-d', 'd': 12}}
     """
     name, equals, value = setting.partition("=")
-    *parents, last = name.strip().split(".")
-    if not equals or not last or not all(parents):
+    path = name.strip()
+    if not equals or not all(path.split(".")):
         raise ValueError(f"{owner}: a setting must look like selector.d=12, got {shown(setting)}")
-    for parent in parents:
+    try:
+        read = tomllib.loads(f"value = {value}")["value"]
+    except (ValueError, RecursionError):
+        read = value.strip()
+    table_at(plain, path, owner, setting)[path.rpartition(".")[2]] = read
+    check_depth(plain, owner)
+
+
+def table_at(plain: Plain, path: str, owner: str = "experiment", setting: Any = None) -> Plain:
+    """The table that a setting lies in, made where it is not there.
+
+    Args:
+        plain: Plain data, changed in place.
+        path: The setting's path, such as "selector.d".
+        owner: What error messages begin with.
+        setting: What error messages say was given.
+
+    >>> plain = {}
+    >>> table_at(plain, "selector.d")["d"] = 12
+    >>> plain
+    {'selector': {'d': 12}}
+    """
+    for parent in path.split(".")[:-1]:
         inner = plain.setdefault(parent, {})
         if not isinstance(inner, dict):
             found = f"a list of {len(inner)}" if isinstance(inner, list) else repr(inner)
-            raise ValueError(
-                f"{owner}: {name.strip()} must lie in a table, and {parent} is {found}, got {shown(setting)}"
-            )
+            raise ValueError(f"{owner}: {path} must lie in a table, and {parent} is {found}, got {shown(setting)}")
         plain = inner
-    try:
-        plain[last] = tomllib.loads(f"value = {value}")["value"]
-    except (ValueError, RecursionError):
-        plain[last] = value.strip()
-    check_depth(plain, owner)
+    return plain
 
 
 def expand(plain: Mapping[str, Any], kind: type[Any], owner: str = "experiment") -> list[Plain]:
@@ -137,7 +153,8 @@ def _axes(
     for name, value in plain.items():
         annotation, here = fields.get(name), (*path, name)
         if isinstance(value, Mapping):
-            yield from _axes(value, _class(annotation, value), here, owner)
+            if "kind" in value or not role_of(annotation):  # without a kind it is refused where it is read
+                yield from _axes(value, _class(annotation, value), here, owner)
         elif _depth(value) > list_depth(annotation):
             kinds = {type(item) for item in value}
             one_kind = all(isinstance(item, Mapping) for item in value) or kinds <= {int, float} or kinds == {list}
