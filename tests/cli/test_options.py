@@ -65,6 +65,10 @@ WRONG = {
         ["data", "draw", "plain.toml", "--set", "data.K=[4,8]"],
         "data: data must be without a sweep, as the answer is for one, got a sweep over data.K",
     ),
+    "a comparison to several targets": (
+        ["compare", "plain.toml", "--set", "metrics.target=loss", "--set", "metrics.value=[1, 2]"],
+        "compare: metrics.target and value must be one for all, or be given with --metric and --target, got 2",
+    ),
     "advice on a sweep": (
         ["advise", "plain.toml", "--set", "local.eta=[1e-5,1e-6]"],
         "advise: the experiment must be without a sweep, as the answer is for one, got a sweep over local.eta",

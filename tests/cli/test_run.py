@@ -65,6 +65,14 @@ def test_a_target_that_is_not_reached_reads_as_in_a_comparison(toml, tmp_path):
     assert "nan" not in answer.output
 
 
+def test_each_experiment_has_its_own_target(toml, tmp_path):
+    answer = command(toml, "-o", tmp_path / "runs", "--set", "metrics.value=[1e9, 1e-9]")
+    assert answer.exit_code == 0, answer.output
+    assert "to its target" in answer.output
+    ends = [line.split(": ")[-1].strip() for line in answer.output.splitlines() if ": " in line and "09: " in line]
+    assert ends.count("0 [0, 0]") == ends.count("> 6") == 2, answer.output
+
+
 def test_where_to_log_is_checked_where_all_runs_are_stored_too(toml, tmp_path):
     assert command(toml, "-o", tmp_path / "runs", "-q").exit_code == 0
     for option, place in (("--tensorboard", toml), ("--mlflow", "nonsense://x")):

@@ -333,7 +333,7 @@ def test_a_lucky_accuracy_of_the_baseline_is_no_target():
 def test_the_metric_is_the_test_accuracy_where_there_is_a_test_set(task, value, percent, test, metric):
     data = registry.load(registry.ROLES["Data"][task].address)()
     experiment = SimpleNamespace(data=data, metrics=Metrics())
-    assert choose_target(experiment, None, value, percent=percent, test=test) == (metric, value)
+    assert choose_target([experiment], None, value, percent=percent, test=test) == (metric, value)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_the_metric_is_the_test_accuracy_where_there_is_a_test_set(task, value, 
 )
 def test_a_target_of_the_experiment_is_that_of_the_comparison(metric, value, percent, chosen):
     experiment = SimpleNamespace(data=Quadratic(), metrics=Metrics(target="test_loss", value=0.9))
-    assert choose_target(experiment, metric, value, percent=percent, test=True) == chosen
+    assert choose_target([experiment], metric, value, percent=percent, test=True) == chosen
 
 
 @pytest.mark.no_cover

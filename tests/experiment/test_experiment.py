@@ -303,6 +303,22 @@ def test_a_batch_gives_what_each_run_gives_alone():
         np.testing.assert_array_equal(together.records["clients"][row], alone.records["clients"][0])
 
 
+def test_runs_that_differ_in_what_is_looked_for_alone_are_played_once_and_each_has_its_row():
+    values = "metrics.value=[1e8, 2e8]"
+    for eta, played in (("1e-4", 1), ("[1e-4, 2e-4]", 2)):
+        found = from_plain(plain("metrics.target=loss", values, f"local.eta={eta}"))
+        (batch,) = plan_batches(Run(e, seed) for e in found for seed in e.seeds)
+        rows = []
+        result = batch.simulate(watch=lambda so_far, rows=rows: rows.append(len(so_far.runs)))
+        assert {len(result.runs), *rows} == {len(batch.runs)} == {2 * played * 2}
+        losses: dict = {}
+        for one, loss in zip(batch.runs, result.metrics["loss"], strict=True):
+            losses.setdefault((one.experiment.local.eta, one.seed), []).append(loss)
+        assert len({values[0][-1] for values in losses.values()}) == 2 * played
+        for first, second in losses.values():
+            np.testing.assert_array_equal(first, second)
+
+
 # Identity
 
 

@@ -193,7 +193,7 @@ def compare(
             one_of("compare", "tune", tune, ("eta",))
         chosen = make_experiments(task, choices)
         summary = chosen[0].federation().summary()
-        metric, value = choose_target(chosen[0], metric, value, percent=percent, test=bool(summary.test))
+        metric, value = choose_target(chosen, metric, value, percent=percent, test=bool(summary.test))
         check_target(metric, value, chosen[0].metrics.names)
         check_percent("compare", target, metric)
         check_direction("compare", metric, resolve_metrics("compare", chosen[0].metrics.test))

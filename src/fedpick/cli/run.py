@@ -169,7 +169,7 @@ def _show(experiments: Any, found: Any) -> None:
     from fedpick.metrics import goal_of
     from fedpick.results import Spread, idle_runs, idle_sentence, median_interval, median_text
 
-    target = experiments[0].metrics
+    goals = [(one.metrics.target, one.metrics.value) for one in experiments]
     seeds = max(len(result.runs) for result in found)
     table = Table(
         title=f"after the last round, {counted(seeds, 'seed')}",
@@ -182,10 +182,12 @@ def _show(experiments: Any, found: Any) -> None:
     own = found[0].better
     for name in ("loss", "accuracy, %", "worst loss", "MB", *(metric.replace("_", " ") for metric in own)):
         table.add_column(name, justify="right", overflow="fold")
-    if target.target is not None:
-        table.add_column(f"rounds to {goal_of(target.target, target.value)} [95 %]", justify="right", overflow="fold")
+    if goals[0][0] is not None and len(set(goals)) == 1:
+        table.add_column(f"rounds to {goal_of(*goals[0])} [95 %]", justify="right", overflow="fold")
+    elif len(set(goals)) > 1:
+        table.add_column("rounds to its target [95 %]", justify="right", overflow="fold")
     remarks = []
-    for name, result in zip(names([e.to_plain() for e in experiments]), found, strict=True):
+    for name, result, (metric, value) in zip(names([e.to_plain() for e in experiments]), found, goals, strict=True):
         for why, number in idle_runs(result).items():
             runs = len(result.runs)
             remarks.append(idle_sentence(why, name if number == runs else f"{number} of the {runs} runs of {name}"))
@@ -196,11 +198,11 @@ def _show(experiments: Any, found: Any) -> None:
             f"{Spread.of(100 * ends['test_accuracy']):.1f}",
             f"{Spread.of(ends['worst_loss'].mean(keepdims=True)):.4g}",
             f"{np.mean(sent):.4g}",
-            *(f"{Spread.of(result.metric(metric)[:, -1]):.3g}" for metric in own),
+            *(f"{Spread.of(result.metric(name)[:, -1]):.3g}" for name in own),
         ]
-        if target.target is not None:
-            rounds = median_interval(result.rounds_to(target.target, target.value))
-            cells.append(median_text(rounds, result.rounds, len(result.runs)))
+        if metric is not None:
+            rounds = median_text(median_interval(result.rounds_to(metric, value)), result.rounds, len(result.runs))
+            cells.append((f"{value:g}: " if len(set(goals)) > 1 else "") + rounds)
         table.add_row(name, *cells)
     console(wide=200).print(table)
     for remark in remarks:

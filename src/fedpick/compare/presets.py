@@ -245,26 +245,29 @@ def _task(task: str) -> Plain:
 
 
 def choose_target(
-    experiment: Experiment, metric: str | None, value: float | None, *, percent: bool, test: bool
+    experiments: Sequence[Experiment], metric: str | None, value: float | None, *, percent: bool, test: bool
 ) -> tuple[str, float | None]:
     """The metric and the value of a comparison's target; a value of None is what every run of the baseline reaches.
 
-    What is not given is that of the experiment's ``metrics``. Where these have none, the metric is the test accuracy
-    where there is a test set, but the loss for the data of ``BY_LOSS``, such as the paper's own problems. A value in
-    per cent is an accuracy.
+    What is not given is that of the experiments' ``metrics``, one for all. Where these have none, the metric is the
+    test accuracy where there is a test set, but the loss for the data of ``BY_LOSS``, such as the paper's own problems.
+    A value in per cent is an accuracy.
 
     Args:
-        experiment: One of the experiments.
+        experiments: The experiments.
         metric: The metric that was named; None for none.
         value: The value that was given; None for none.
         percent: Whether it was given in per cent.
         test: Whether there is a test set.
     """
-    own = experiment.metrics
+    own, goals = experiments[0].metrics, {(one.metrics.target, one.metrics.value) for one in experiments}
+    if len(goals) > 1 and (metric is None or value is None):
+        rule = "must be one for all, or be given with --metric and --target"
+        raise ValueError(f"compare: metrics.target and value {rule}, got {len(goals)} different ones")
     if metric is None and not (percent and (own.target or "loss").endswith("loss")):
         metric = own.target
     if metric is not None:
         return metric, own.value if value is None and metric == own.target else value
-    kind = config.unstructure(experiment.data, "Data").get("kind")
+    kind = config.unstructure(experiments[0].data, "Data").get("kind")
     by_loss = not percent and (kind in BY_LOSS or not test)
     return ("loss" if by_loss else "test_accuracy"), value

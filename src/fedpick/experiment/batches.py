@@ -76,11 +76,18 @@ class Batch:
             return federations_of(data)
 
     def simulate(self, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None) -> Result:
-        """The result, with a row for each of ``runs``."""
-        first = self.points[0]
-        traced = [_traced(point) for point in self.points]
-        selector, local, server = jax.tree.map(lambda *leaves: _stacked(leaves), *traced)
-        return simulate(
+        """The result, with a row for each of ``runs``: points that differ in no traced number are played once."""
+        first, seeds = self.points[0], len(self.seeds)
+        numbers = [_numbers(point) for point in self.points]
+        traced = {key: _traced(point) for key, point in zip(numbers, self.points, strict=True)}
+        place = {key: row for row, key in enumerate(traced)}
+        rows = [place[key] * seeds + seed for key in numbers for seed in range(seeds)]
+
+        def repeated(played: Result) -> Result:
+            return played.rows(rows) if len(traced) < len(numbers) else played
+
+        selector, local, server = jax.tree.map(lambda *leaves: _stacked(leaves), *traced.values())
+        result = simulate(
             self.federation(),
             first.model,
             selector,
@@ -96,8 +103,9 @@ class Batch:
             metrics=first.metrics.test,
             checkpoint=checkpoint,
             progress=False,
-            watch=watch,
+            watch=None if watch is None else lambda played: watch(repeated(played)),
         )
+        return repeated(result)
 
 
 @functools.lru_cache(maxsize=1)
@@ -141,6 +149,11 @@ def _seeds_at_once(point: Experiment) -> int:
 def _traced(point: Experiment) -> Any:
     """What may differ between the runs of a program: its numbers are traced."""
     return point.selector, point.local, point.server
+
+
+def _numbers(point: Experiment) -> tuple[bytes, ...]:
+    """The numbers that are traced, such that they can be looked up; 0 and -0 are one."""
+    return tuple((np.asarray(leaf, float) + 0.0).tobytes() for leaf in jax.tree.leaves(_traced(point)))
 
 
 def _program(point: Experiment, **other: Any) -> str:
