@@ -73,6 +73,24 @@ def test_each_experiment_has_its_own_target(toml, tmp_path):
     assert ends.count("0 [0, 0]") == ends.count("> 6") == 2, answer.output
 
 
+@pytest.mark.parametrize(("sweep", "most"), [("rounds=[6, 8]", 8), ("metrics.every=[2, 3]", 6)])
+def test_runs_of_other_lengths_go_into_one_table(toml, tmp_path, sweep, most):
+    answer = command(toml, "-o", tmp_path / "runs", "--csv", tmp_path / "all.csv", "--set", sweep, "--set", "seeds=1")
+    assert answer.exit_code == 0, answer.output
+    with (tmp_path / "all.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    ends = [row["round"] for row, after in zip(rows, [*rows[1:], {"round": "0"}], strict=True) if after["round"] == "0"]
+    assert len(ends) == 4
+    assert {ends[0], ends[-1]} == {"6", str(most)}
+
+
+def test_the_table_is_shown_where_its_file_cannot_be_written(toml, tmp_path):
+    answer = command(toml, "-o", tmp_path / "runs", "--csv", toml / "all.csv")
+    assert answer.exit_code == 1
+    assert "to 1e+09 [95 %]" in answer.output
+    assert answer.output.splitlines()[-1].startswith("Result: ")
+
+
 def test_where_to_log_is_checked_where_all_runs_are_stored_too(toml, tmp_path):
     assert command(toml, "-o", tmp_path / "runs", "-q").exit_code == 0
     for option, place in (("--tensorboard", toml), ("--mlflow", "nonsense://x")):

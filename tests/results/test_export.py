@@ -12,7 +12,7 @@ import pytest
 
 from fedpick import PowerOfChoice, strategy
 from fedpick.metrics import METRICS
-from fedpick.results import concatenate
+from fedpick.results import concatenate, stack_columns
 from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
 
 COSTS = ["messages", "bytes_down", "bytes_up", "poll_samples", "train_samples", "seconds"]
@@ -74,6 +74,16 @@ def test_csv_and_parquet_lose_nothing(result, tmp_path, by, names):
     pandas.testing.assert_frame_equal(
         pandas.read_csv(tmp_path / "table.csv"), result.to_frame(by=by), check_dtype=False
     )
+
+
+def test_results_that_differ_in_length_and_metrics_are_one_table(result):
+    more = dataclasses.replace(
+        result, metrics=result.metrics | {"test_f1": result.metric("loss")}, better={"test_f1": True}
+    )
+    found = stack_columns([result, more.rows([0])])
+    assert list(found) == [*BY_EVALUATION, "test_f1"]
+    assert found["loss"].tolist() == [*result.metric("loss").ravel(), *result.metric("loss")[0]]
+    assert found["test_f1"].tolist() == [""] * 12 + result.metric("loss")[0].tolist()
 
 
 def test_a_float_is_written_with_all_its_digits(result, tmp_path):

@@ -25,18 +25,19 @@ def finish(
         began: When it began, by the monotonic clock.
     """
     from fedpick.compare import set_aside, write_report
+    from fedpick.results import write_runs
 
     report = set_aside(output, with_remark(report, summary), name)
     page, plain = write_report(report, output, summary)
-    if csv is not None:
-        report.runs().to_csv(csv)
     if as_json:
         typer.echo(plain.read_text(), nl=False)
-        return
-    show(report.comparison)
-    typer.echo(f"\n{report.comparison.answer}\n")
-    say_remarks(report)
-    typer.echo(f"{page} has the charts, {plain.name} the numbers; {time.monotonic() - began:.0f} s")
+    else:
+        show(report.comparison)
+        typer.echo(f"\n{report.comparison.answer}\n")
+        say_remarks(report)
+        typer.echo(f"{page} has the charts, {plain.name} the numbers; {time.monotonic() - began:.0f} s")
+    if csv is not None:
+        write_runs(report.runs(), csv)
 
 
 def with_remark(report: Any, summary: Any) -> Any:

@@ -57,7 +57,7 @@ def run(
     with cli_errors(debug, output, data=data), announced(f"run {file}", quiet):
         from fedpick.experiment import differences, missing, read
         from fedpick.experiment import run as run_all
-        from fedpick.results import MLflow, TensorBoard, concatenate
+        from fedpick.results import MLflow, TensorBoard, write_runs
 
         if (workers > 1 or slurm is not None) and not (tensorboard is None and mlflow is None):
             raise ValueError(f"run: workers must be 1 with --tensorboard or --mlflow, got {workers}")
@@ -99,9 +99,9 @@ def run(
                 logs(batch, dataclasses.replace(so_far, runs=[labels[each.identity] for each in batch.runs]))
 
             found = run_all(experiments, output, watch)
-        if csv is not None:
-            concatenate(found).to_csv(csv)
         _show(experiments, found)
+        if csv is not None:
+            write_runs(found, csv)
 
 
 def _share(experiments: Any, output: Path, workers: int, bar: ProgressBar) -> None:

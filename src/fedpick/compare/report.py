@@ -12,7 +12,7 @@ from fedpick.compare.summary import CURRENCIES, SIGNS, StrategySummary, is_vague
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, differences, kind_of, load_results, names
 from fedpick.metrics import METRICS, is_accuracy
-from fedpick.results import Result, Spread, concatenate, median_text
+from fedpick.results import Result, Spread, median_text
 from fedpick.storage import Provenance, RunStore, plain_numbers
 
 FORMAT = 3  # of summary.json
@@ -157,8 +157,8 @@ class ComparisonReport:
         known = self.clients if len(self.clients) == len(numbers) else map(first.client_name, numbers)
         return tuple(str(name).removeprefix("name=") for name in known)  # as Flower's clients call themselves
 
-    def runs(self) -> Result:
-        """All runs as one result, each with its strategy and its parameters: what a CSV file has."""
+    def runs(self) -> list[Result]:
+        """The results with all runs labelled, each with its strategy and its parameters: what a CSV file has."""
         plains = [config.leaves(plain["selector"]) for plain in self.experiments]
         fields = list(dict.fromkeys(name for plain in plains for name in plain if name != "kind"))
         others = [  # such as a learning rate of its own for each strategy
@@ -170,7 +170,7 @@ class ComparisonReport:
         for kind, plain, other, result in zip(kinds, plains, others, self.comparison.results, strict=True):
             label = {"strategy": kind, **{name: plain.get(name, "") for name in fields}, **other}
             found.append(replace(result, runs=[{**run, **label} for run in result.runs]))
-        return concatenate(found)
+        return found
 
     def summary(self) -> Plain:
         """Everything but the curves, as plain data; None where a number is not finite."""

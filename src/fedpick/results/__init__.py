@@ -1,6 +1,6 @@
 """Results of simulations: statistics, plots, exports, loggers."""
 
-from fedpick.results.concatenation import concatenate
+from fedpick.results.concatenation import concatenate, stack_columns, write_runs
 from fedpick.results.idleness import idle_runs, idle_sentence
 from fedpick.results.loggers import MLflow, TensorBoard
 from fedpick.results.result import Result
@@ -19,4 +19,6 @@ __all__ = [
     "median_interval",
     "median_text",
     "sign_test",
+    "stack_columns",
+    "write_runs",
 ]

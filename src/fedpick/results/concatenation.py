@@ -1,11 +1,14 @@
-"""Several results as one."""
+"""Several results as one, or as one table."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedpick.metrics import Payload
+from fedpick.metrics import Numbers, Payload
+from fedpick.results.export import write_csv
 from fedpick.results.result import Result
 
 
@@ -51,3 +54,33 @@ def concatenate(results: list[Result]) -> Result:
         clients=first.clients if all(one.clients == first.clients for one in results) else (),
         better={name: higher for name, higher in first.better.items() if all(name in one.better for one in results)},
     )
+
+
+def stack_columns(results: Sequence[Result]) -> dict[str, Numbers]:
+    """The columns of several results, one below the other: they may differ in rounds, evaluations and metrics.
+
+    Args:
+        results: The results; what one does not have is empty in its rows.
+
+    >>> from fedpick import Rand
+    >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
+    >>> few, many = (simulate(Quadratic(3), QuadraticModel(), Rand(1), Local(1, 1, 1e-3), rounds=n) for n in (1, 2))
+    >>> stack_columns([few, many])["round"].tolist()
+    [0, 1, 0, 1, 2]
+    """
+    parts = [{name: values.astype(object) for name, values in one.columns().items()} for one in results]
+    names = dict.fromkeys(name for part in parts for name in part)
+    empty = [np.full(len(part["round"]), "", object) for part in parts]
+    return {
+        name: np.concatenate([part.get(name, none) for part, none in zip(parts, empty, strict=True)]) for name in names
+    }
+
+
+def write_runs(results: Sequence[Result], path: str | Path) -> None:
+    """Write all runs of several results as one CSV file, which is replaced whole or not at all.
+
+    Args:
+        results: As ``stack_columns`` takes them.
+        path: The file.
+    """
+    write_csv(stack_columns(results), path)
