@@ -205,6 +205,48 @@ def test_the_arena_is_played_once_and_addresses_enter(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("rand,mixture(rand,pw-d)", "selector must be one of"),
+        ("rand,pow-d,", "selector must be one of"),
+        ("", "selector must be one of"),
+        ("rand,cooldown", "cooldown must be given the one strategy that it holds"),
+        ("rand, cooldown(no.such:Thing)", "'no.such:Thing' must be an importable package.module:Class"),
+    ],
+)
+def test_strategies_that_are_none_are_refused_before_anything_is_played(names, words, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedpick.arena.play", lambda *_, **__: pytest.fail("played"))
+    done = CliRunner().invoke(app, ["arena", "--strategies", names, "-o", str(tmp_path / "arena")])
+    assert (done.exit_code, words in done.output) == (1, True), done.output
+
+
+def test_strategies_that_hold_others_and_blanks_are_names(tmp_path, monkeypatch):
+    asked = []
+
+    def played(families, names, *_, **__):
+        asked.extend(names)
+        raise ValueError("enough")
+
+    monkeypatch.setattr("fedpick.arena.play", played)
+    given = ["--strategies", "rand, mixture(rand, pow-d) ,rand", "--strategy", " afl"]
+    CliRunner().invoke(app, ["arena", *given, "-o", str(tmp_path / "arena")])
+    assert asked == ["rand", "mixture(rand, pow-d)", "afl"]
+
+
+def test_what_a_strategy_lacks_is_told_before_step_sizes_are_tuned(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedpick.arena.suite.tune_rates", lambda *_, **__: pytest.fail("played"))
+    with pytest.raises(ValueError, match="much is missing"):
+        play([FAMILIES["digits, IID"]], ["rand", f"{__name__}:Lacking"], tmp_path / "arena", seeds=2)
+
+
+class Lacking:
+    """A strategy with a parameter that the arena does not know."""
+
+    def __init__(self, m, much):
+        self.m, self.much = m, much
+
+
 def test_the_small_arena_ranks_six_strategies_and_is_not_played_again(tmp_path):
     """The version of some minutes, by its command: what is sure in the full one is not turned around."""
     first = CliRunner().invoke(app, ["arena", "-q", "-o", str(tmp_path)])

@@ -207,6 +207,8 @@ def make_problems(
     for step in steps:
         one_of("arena", "step", step, STEPS)
     plain = [family.experiment(range(seeds)) for family in families]
+    for family, one in zip(families, plain, strict=True):
+        entries(family, one, strategies)  # a mistake is an error now, and not when the others have run
     tuned = tune_rates(plain, store, watch, seeds=1, workers=workers)
     best = [entries(family, one, strategies) for family, one in zip(families, tuned, strict=True)]
     own = [one for each in best for one in each.values()]

@@ -11,6 +11,7 @@ import typer
 
 from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors, console, open_store
 from fedpick.cli._progress import ProgressBar
+from fedpick.registry import fitting_parameters, split_names
 from fedpick.text import shown
 
 FILES = ("arena.md", "arena.html", "arena.json")
@@ -90,14 +91,13 @@ def _play(
 ) -> dict[str, Any]:
     """Play what is not in the folder; the scores, and what was played."""
     from fedpick.arena import FAMILIES, STRATEGIES, VERSION, play, to_plain
-    from fedpick.registry import find
     from fedpick.storage import device, versions
 
     chosen, left_out = _chosen(families, FAMILIES, full)
-    names = [*(strategies or ("" if full else SMALL) or ",".join(STRATEGIES)).split(","), *(strategy or ())]
+    given = split_names(strategies) if strategies is not None else STRATEGIES if full else split_names(SMALL)
+    names = list(dict.fromkeys([*given, *(name.strip() for name in strategy or ())]))
     for name in names:
-        if ":" not in name and "(" not in name:
-            find("Selector", name)
+        fitting_parameters(name)  # raises where it is none
     number = seeds or (FULL_SEEDS if full else SMALL_SEEDS)
     steps: Any = ("best", "small", "own") if full else ("best",)
     with ProgressBar(_work(chosen, names, number, len(steps)), quiet) as bar:
