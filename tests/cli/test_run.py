@@ -177,7 +177,6 @@ def test_an_array_is_submitted_and_waited_for(toml, tmp_path, monkeypatch):
         (["--mlflow", ""], "or a server, got ''\n"),
         (["--tensorboard", "experiment.toml"], "folder must be a folder, got 'experiment.toml', and experiment.toml "),
         (["--tensorboard", "experiment.toml/logs"], "folder must be a folder, got 'experiment.toml/logs', and "),
-        (["--set", "rounds=[5, 6]", "--csv", "all.csv"], "must have the same rounds"),
     ],
 )
 def test_wrong_uses_are_one_sentence(arguments, sentence, toml, tmp_path, monkeypatch):

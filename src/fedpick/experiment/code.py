@@ -35,7 +35,7 @@ def own_code(plain: Any) -> dict[str, str]:
             raise  # of a file that is there, and would not count
         return {}
     first, own = registry.module_of(plain), inspect.getmodule(loaded)
-    loads = [loaded if inspect.isclass(loaded) or inspect.isfunction(loaded) else own]
+    loads: list[Any] = [loaded if inspect.isclass(loaded) or inspect.isfunction(loaded) else own]
     loads += [first] if first is not own else []  # "mynet.py:net" may be an object of a class of a package
     sums = sorted(filter(None, map(sum_of_code, loads)))
     return {plain: sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()} if sums else {}
