@@ -182,7 +182,10 @@ def test_compare_takes_it_beside_the_others_and_resumes(outside, monkeypatch):
     monkeypatch.setattr(RunStore, "save", real)
     fedpick_command(*command)
     summary = json.loads((outside / "out" / "summary.json").read_text())
-    assert summary["names"] == ["rand", "outside:LongestAway"]
+    assert summary["names"] == [
+        "rand",
+        *(f"outside:LongestAway, patience = {value}.0" for value in (1, 2)),
+    ]  # the file's
     assert "outside:LongestAway" in (outside / "out" / "report.html").read_text()
     page = (outside / "out" / "report.html").read_bytes()
     fedpick_command("report", "out")
