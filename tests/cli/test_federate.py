@@ -184,6 +184,39 @@ def test_the_command_shows_the_rounds_and_keeps_the_run(tmp_path, stand_ins, rec
     assert "selected" not in quiet.output
 
 
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (["compare", "quadratic", "--strategies", "rand", "--rounds", "2", "--seeds", "1"], "a comparison"),
+        (["run", "sim.toml"], "simulations"),
+    ],
+)
+def test_a_folder_with_simulations_is_refused_before_anything_is_started(
+    command, found, tmp_path, stand_ins, monkeypatch
+):
+    stand_ins(fails=True)
+    monkeypatch.chdir(tmp_path)
+    kinds = 'rounds = 2\nseeds = 1\nselector = {kind = "rand", m = 1}\nlocal = {tau = 1, b = 1, eta = 1e-3}\n'
+    Path("sim.toml").write_text(kinds + 'data = {kind = "quadratic", K = 3}\nmodel = {kind = "quadratic"}\n')
+    played = CliRunner().invoke(app, [*command, "-q", "-o", "results"])
+    assert played.exit_code == 0, played.output
+    done = CliRunner().invoke(app, [*FEDERATE, "-o", "results"])
+    assert done.exit_code == 1
+    rule = "federate: output must be a folder of federations alone, got 'results' with"
+    assert done.output == f"{rule} {found}; choose another (-o)\n"
+
+
+def test_a_federation_after_a_run_with_both_default_folders_has_its_page(tmp_path, stand_ins, record, monkeypatch):
+    stand_ins(record=record)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results" / "runs").mkdir(parents=True)
+    for _ in range(2):  # a folder of federations takes more of them
+        done = CliRunner().invoke(app, [*FEDERATE, "--clients", "2", "--rounds", "2"])
+        assert done.exit_code == 0, done.output
+    assert (tmp_path / "federation" / "report.html").is_file()
+    assert not list((tmp_path / "results" / "runs").iterdir())
+
+
 def test_fewer_rounds_than_were_asked_for_are_an_error(tmp_path, stand_ins, record):
     stand_ins(record=record)
     done = CliRunner().invoke(app, [*FEDERATE, "--clients", "2", "--rounds", "3", "-o", str(tmp_path / "out")])

@@ -28,7 +28,7 @@ def federate(
     ] = None,
     d: Annotated[int | None, typer.Option("-d", min=1, help="Candidates per round.", show_default="2m")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed for data and selection.")] = 0,
-    output: Output = Path("results"),
+    output: Output = Path("federation"),
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that a client has to answer or to train.")] = 60.0,
     shared_loopback: Annotated[
         bool,
@@ -42,7 +42,7 @@ def federate(
     The processes have a loopback of their own (a network namespace), which no other user of the machine can reach: a
     SuperLink runs the apps of whoever reaches it. Where the system refuses that, --shared-loopback is needed.
 
-    The run is stored as simulations are, and report.html shows all runs in the folder.
+    The run is stored as simulations are, and report.html shows all federations in the folder, which holds nothing else.
 
     Example:
 
@@ -50,7 +50,7 @@ def federate(
     """
     with cli_errors(debug, ended="; the SuperLink and the SuperNodes are stopped"), ending_signals():
         take_loopback()  # before the imports, which start threads
-        from fedpick.compare import check_page
+        from fedpick.compare import check_federations, check_page
         from fedpick.flower.demo import build_selector
         from fedpick.registry import fitting_parameters
 
@@ -82,6 +82,7 @@ def federate(
             rule = "--shared-loopback must be given where other users of this machine could reach the SuperLink"
             raise ValueError(f"federate: {rule} ({'; '.join(SHARED)}), got none")
         check_page(output, "federate")
+        check_federations(output, "federate")
         _federate(settings, output, quiet)
 
 

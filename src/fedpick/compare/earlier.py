@@ -14,7 +14,7 @@ from fedpick.compare.report import FORMAT, ComparisonReport
 from fedpick.config import Plain
 from fedpick.experiment import from_plain
 from fedpick.registry import nearest
-from fedpick.storage import check_own, write_atomic
+from fedpick.storage import RunStore, check_own, write_atomic
 from fedpick.text import shown
 
 LOG = logging.getLogger("fedpick")
@@ -88,6 +88,24 @@ def check_page(folder: Path, owner: str = "compare") -> None:
         owner: Who would write, for the error message.
     """
     check_own(owner, folder, (PAGE, SUMMARY))
+
+
+def check_federations(folder: Path, owner: str) -> None:
+    """Raise where a folder holds simulations or a comparison: its page would not be of all federations in it.
+
+    Args:
+        folder: The folder.
+        owner: Who would add a federation, for the error message.
+    """
+    kept = _glance(folder / SUMMARY)
+    found = "" if kept is None or kept["all_runs"] else "a comparison"
+    if not found and (folder / "runs").is_dir():
+        store = RunStore(folder)
+        runs = (store.load(identity) for identity in store.identities())
+        found = "simulations" if any(run is not None and "data" in run.about["experiment"] for run in runs) else ""
+    if found:
+        rule = "output must be a folder of federations alone"
+        raise ValueError(f"{owner}: {rule}, got {str(folder)!r} with {found}; choose another (-o)")
 
 
 def read_summary(path: Path) -> Plain:
