@@ -23,7 +23,7 @@ from fedpick import (
 )
 from fedpick.protocol import check_strategy
 from fedpick.purity import is_own
-from fedpick.sim import Federation, Local, Logistic, Quadratic, QuadraticModel, from_apply, simulate
+from fedpick.sim import Federation, Local, Logistic, Quadratic, QuadraticModel, Synthetic, from_apply, simulate
 from fedpick.tracing import check_methods
 
 K = 5
@@ -228,7 +228,7 @@ def test_what_simulate_refuses():
 
     with pytest.raises(ValueError, match=f"^Weather {sentence}"):
         play(made()(2), availability=Weather())
-    data = Quadratic(K=K).federation()
+    data = Synthetic(1, 1, K=K, dim=3, classes=2)
     model = from_apply(lambda key: jnp.float32(np.random.rand(3, 2)), lambda w, x, key: x @ w)
     with pytest.raises(ValueError, match=f"^model.init {sentence}"):
         simulate(data, model, PowerOfChoice(2, 3), Local(tau=1, b=1, eta=1e-3), rounds=2)

@@ -73,7 +73,7 @@ def load(address: str) -> Any:
     except Exception as error:
         why = blame(error)
         if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
-            beside = "".join(f" and {str(folder)!r}" for folder in _FOLDERS)
+            beside = "".join(f" and {str(folder)!r}" for folder in _FOLDERS[-1:])
             why += f"; looked in installed packages, the working folder{beside}"
         raise ValueError(f"registry: {address!r} must be an importable package.module:Class ({why})") from None
     return found

@@ -25,7 +25,7 @@ def is_own(value: Any, seen: set[int] | None = None) -> bool:
     """Whether it is code of a user's own, or holds some: a function, an object, or what these hold.
 
     >>> from fedpick import PowerOfChoice
-    >>> is_own(PowerOfChoice(m=3, d=6)), is_own(PowerOfChoice(m=3, d=6, score=lambda loss, size: loss))
+    >>> is_own(PowerOfChoice(m=3, d=6)), is_own([type("Mine", (), {"__module__": "mine"})()])
     (False, True)
     """
     seen = set() if seen is None else seen

@@ -287,7 +287,7 @@ def test_a_file_without_rounds_gets_one_sentence(arrays, sentence, tmp_path):
     else:
         np.savez(path, **arrays)
     trace = TraceFile(str(path))
-    for read in (lambda: trace.for_clients(("0", "1", "2")), lambda: trace(KEY, 0, 3)):
+    for read in (lambda: trace.for_clients(("0", "1", "2"), 3), lambda: trace(KEY, 0, 3)):
         with pytest.raises(ValueError, match=f"TraceFile: .*none.* {sentence}"):
             read()
 

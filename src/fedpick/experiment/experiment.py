@@ -16,17 +16,17 @@ import numpy as np
 from fedpick import config, registry, sim
 from fedpick.config import Plain
 from fedpick.experiment.code import check_current, own_code
+from fedpick.experiment.devices import make_devices
 from fedpick.experiment.metrics import Metrics
 from fedpick.protocol import Selector, check_strategy
 from fedpick.pytrees import leaves_by_name
 from fedpick.storage import sources_of
 from fedpick.text import shown
-from fedpick.validation import check_kind, flag, one_of, require
+from fedpick.validation import check_kind, flag, require
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
 MOST_SEEDS = 100_000
 MOST_RUNS = 1_000_000
-MOST_DRAWN = 1_000_000  # clients whose devices are drawn
 _PARTS = {"local": sim.Local, "server": sim.Server, "failures": sim.Failures, "devices": sim.Devices}
 KINDS: dict[str, type[Any]] = {**_PARTS, "liars": sim.Liars, "seeds": tuple, "name": str}
 EXTENT = (20_000, 100, 10)  # samples, inputs and outputs of data that do not say theirs
@@ -280,29 +280,6 @@ def _one(point: Plain, folder: Path) -> Experiment:
             experiment = dataclasses.replace(
                 experiment, **{part: dataclasses.replace(value, **{field: str(folder / path)})}
             )
-    return experiment if drawn is None else dataclasses.replace(experiment, devices=_devices(drawn, experiment, folder))
-
-
-def _devices(plain: Plain, experiment: Experiment, folder: Path) -> sim.Devices:
-    """Devices that are drawn for the clients: "lognormal", or "fedscale" from a file; stored as numbers."""
-    kind, fields = plain["kind"], tuple(field.name for field in dataclasses.fields(sim.Devices))
-    takes = {"lognormal": ("spread", "seed", *fields), "fedscale": ("path", "seed", "latency", "deadline")}
-    one_of("experiment", "devices.kind", kind, tuple(takes))
-    for name in plain:
-        if name not in ("kind", *takes[kind]):
-            wrong = f"devices.{name} is unknown{registry.nearest(name, takes[kind])}"
-            raise ValueError(f"experiment: {wrong}; {kind} takes {', '.join(takes[kind])}")
-    given = {name: value for name, value in plain.items() if name not in ("kind", *fields)}
-    options = {name: value for name, value in plain.items() if name in fields}
-    options = {name: getattr(config.structure(options, sim.Devices, "experiment: devices"), name) for name in options}
-    K = experiment.federation().num_clients
-    if K > MOST_DRAWN:
-        rule = (
-            f"one for all clients where these are more than {MOST_DRAWN:,} (those that are drawn are stored one by one)"
-        )
-        raise ValueError(f"experiment: devices must be {rule}, got {kind} for {K:,}")
-    if kind == "lognormal":
-        return sim.Devices.lognormal(K, **given, **options)
-    if not isinstance(given.get("path"), str):
-        raise ValueError("experiment: devices.path must be FedScale's client_device_capacity, got none")
-    return sim.read_devices(str(folder / given.pop("path")), K, **given, **options)
+    if drawn is None:
+        return experiment
+    return dataclasses.replace(experiment, devices=make_devices(drawn, experiment.federation().num_clients, folder))

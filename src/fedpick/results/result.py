@@ -10,7 +10,7 @@ import numpy as np
 from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, Payload, check_part, is_accuracy, traffic
 from fedpick.report import Chart, ChartRow, curve, picture, table, to_altair
 from fedpick.results.export import to_frame, write_csv, write_parquet
-from fedpick.results.values import is_value, labels, of_rows
+from fedpick.results.values import as_table, has_values, of_rows
 from fedpick.validation import one_of, require
 
 SHOWN = ("loss", "test_accuracy")  # unless other metrics are named
@@ -195,11 +195,7 @@ class Result:
 
     def where(self, **values: Any) -> "Result":
         """The runs with these values, such as ``result.where(d=6)``; fractions are compared to six digits."""
-        keep = [
-            r
-            for r, run in enumerate(self.runs)
-            if all(name in run and is_value(run[name], value) for name, value in values.items())
-        ]
+        keep = [r for r, run in enumerate(self.runs) if has_values(run, values)]
         if not keep:
             raise ValueError(f"Result: {values} must match a run, got none among {self.runs[:3]} ...")
         return self.rows(keep)
@@ -275,12 +271,7 @@ class Result:
         else:
             counted = {name: self.records[name] for name in ("train_loss", "polled", "trained", "returned")}
             rounds, measured = np.arange(1, self.rounds + 1), self.costs | counted
-        columns = {"round": np.tile(rounds, len(self.runs))} | {name: x.ravel() for name, x in measured.items()}
-        named = {
-            f"run.{name}" if name in columns else name: np.repeat(labels(run[name] for run in self.runs), len(rounds))
-            for name in self.runs[0]
-        }
-        return named | columns
+        return as_table(self.runs, rounds, measured)
 
     def to_frame(self, library: str = "pandas", by: str = "evaluation") -> Any:
         """``columns`` as a frame.

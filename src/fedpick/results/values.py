@@ -1,11 +1,13 @@
 """Values of runs: the labels by which they differ, and numbers that some of them have in common."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
+
+from fedpick.metrics import Numbers
 
 
 def is_value(known: Any, value: Any) -> bool:
@@ -17,6 +19,31 @@ def is_value(known: Any, value: Any) -> bool:
     if isinstance(known, float | np.floating) or isinstance(value, float | np.floating):
         return isinstance(known, Real) and isinstance(value, Real) and math.isclose(known, value, rel_tol=1e-6)
     return bool(np.array_equal(known, value))
+
+
+def has_values(run: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Whether a run has all of these values.
+
+    >>> has_values({"seed": 0, "d": 6}, {"d": 6}), has_values({"seed": 0}, {"d": 6})
+    (True, False)
+    """
+    return all(name in run and is_value(run[name], value) for name, value in values.items())
+
+
+def as_table(runs: Sequence[Mapping[str, Any]], rounds: Numbers, measured: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """What was measured, [R, rounds], as columns of one table, with the labels of each run beside it.
+
+    Args:
+        runs: The labels of each run.
+        rounds: The rounds in which it was measured.
+        measured: A table for each metric.
+    """
+    columns = {"round": np.tile(rounds, len(runs))} | {name: x.ravel() for name, x in measured.items()}
+    named = {
+        f"run.{name}" if name in columns else name: np.repeat(labels(run[name] for run in runs), len(rounds))
+        for name in runs[0]
+    }
+    return named | columns
 
 
 def labels(values: Iterable[Any]) -> list[Any]:
