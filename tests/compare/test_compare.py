@@ -943,7 +943,10 @@ def test_runs_of_different_settings_are_not_mixed(out):
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["names"], summary["baseline"]) == (["rand", "afl"], "rand")  # in the registry's order
     plain = fedpick("report", out)
-    assert f"this is of all runs in {out}; of a comparison it is with --name quadratic" in plain.stderr
+    assert plain.exit_code == 0, plain.output  # of the same runs
+    said = "this is of the runs where local.eta=1e-5, as the last one was; of a comparison it is with --name quadratic"
+    assert said in " ".join(plain.stderr.split())
+    assert json.loads((out / "summary.json").read_text())["names"] == summary["names"]
     none = fedpick("report", out, "--where", "local.eta=7")
     assert "must hold runs where local.eta=7, and has none" in none.stderr
 

@@ -44,7 +44,7 @@ def load_report(
     Args:
         folder: What compare, run or federate has written.
         name: The name of an earlier comparison; by default the last one.
-        where: Settings such as "local.eta=0.05" that runs must have; then it is of all such runs.
+        where: Settings such as "local.eta=0.05" that runs must have; then it is of all such runs, and so is the next.
         metric: The metric of the target; by default that of the comparison, or what ``compare`` would take.
         value: The target; by default that of the comparison where the metric is the same.
         by: "rounds", "bytes" or "seconds"; by default that of the comparison, or "rounds".
@@ -53,7 +53,7 @@ def load_report(
     if not (folder / "runs").is_dir():
         rule = "must be a folder with runs (of compare, run or federate)"
         raise ValueError(f"report: {str(folder)!r} {rule}, and has none")
-    store, path = RunStore(folder), summary_path(folder, name)
+    store, path, last = RunStore(folder), summary_path(folder, name), ()
     if path.is_file() and not where:
         kept = read_summary(path)
         if not kept["all_runs"]:
@@ -72,10 +72,12 @@ def load_report(
                 return replace(report, asked=asked)
             experiments = [from_plain(plain)[0] for plain in kept["experiments"]]
             return replace(report_on(experiments, store, **options), asked=asked)
-    if not where and (named := earlier_names(folder)):
-        LOG.warning(
-            "report: this is of all runs in %s; of a comparison it is with --name %s", folder, " or ".join(named)
-        )
+        where = last = tuple(kept.get("where", ()))
+    named = earlier_names(folder)
+    if last or (named and not where):
+        of = f"of the runs where {', '.join(last)}, as the last one was" if last else f"of all runs in {folder}"
+        other = f"; of a comparison it is with --name {' or '.join(named)}" if named else ""
+        LOG.warning("report: this is %s%s", of, other)
     stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
@@ -86,7 +88,7 @@ def load_report(
     wanted = {"metric": metric, "value": value, "by": by, "command": command}
     kinds = {run.about["experiment"].get("data", {}).get("kind") for run in stored.values()}
     metrics = LOSS_FIRST if kinds & {None, *BY_LOSS} else ACCURACY_FIRST  # as ``compare`` has it
-    return _side_by_side(store, stored, metrics, all_runs=True, **wanted)
+    return _side_by_side(store, stored, metrics, all_runs=True, where=tuple(where), **wanted)
 
 
 def _as_played(kept: Plain, store: RunStore, *, command: str, name: str, **wanted: Any) -> ComparisonReport:

@@ -115,6 +115,7 @@ class ComparisonReport:
         provenance: Devices and versions of their runs.
         command: The command line.
         all_runs: Whether it is of whatever lies in a folder.
+        where: Settings that these runs have.
         strategies: Each strategy with its parameters, in words.
         notes: What a strategy changed on its own, and why: the round and the sentence.
         remarks: What must be known of the runs before their numbers are compared.
@@ -133,6 +134,7 @@ class ComparisonReport:
     _: KW_ONLY
     command: str
     all_runs: bool = False
+    where: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ()
     notes: tuple[tuple[int, str], ...] = ()
     remarks: tuple[str, ...] = ()
@@ -194,6 +196,7 @@ class ComparisonReport:
             **({"asked": self.asked} if self.asked else {}),
             **({"remarks": list(self.remarks)} if self.remarks else {}),
             "all_runs": self.all_runs,
+            **({"where": list(self.where)} if self.where else {}),
             **({"runs": list(self.identities)} if self.identities else {}),
             "made": [one._asdict() for one in self.provenance],
             "experiments": list(self.experiments),
