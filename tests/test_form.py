@@ -2,6 +2,7 @@
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ from fedpick import (
     static,
 )
 from fedpick.protocol import check_strategy
-from fedpick.purity import is_own
+from fedpick.purity import is_own, trace_again
 from fedpick.sim import Federation, Local, Logistic, Quadratic, QuadraticModel, Synthetic, from_apply, simulate
 from fedpick.tracing import check_methods
 
@@ -266,3 +267,11 @@ def test_what_is_own():
     assert is_own(Cooldown(made()(2)))
     assert is_own(PowerOfChoice(2, 3, score=lambda loss, size: loss))
     assert not is_own(QuadraticModel().build(Quadratic(K=K).federation()).init)
+
+
+def test_functions_are_traced_one_at_a_time():
+    """Programs are compiled ahead in other threads, and the generators of all are those of all threads."""
+    x = np.zeros(3, np.float32)
+    with ThreadPoolExecutor(4) as pool:
+        shapes = list(pool.map(lambda _: trace_again("f", ValueError, lambda x: jnp.tanh(x) + 1, x).shape, range(200)))
+    assert set(shapes) == {(3,)}

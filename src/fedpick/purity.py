@@ -9,6 +9,7 @@ import functools
 import random
 import re
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 
 TRACES = 5  # a coin that no other check sees falls the same way in one of 16
 LIBRARIES = frozenset({"fedpick", "jax", "jaxlib", "jaxtyping", "numpy", "optax"}) | sys.stdlib_module_names
+_ONE_AT_A_TIME = threading.Lock()  # the generators of all are those of all threads, and programs are compiled ahead
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
@@ -75,20 +77,22 @@ def trace_again(owner: str, error: type[ValueError], function: Callable[..., Any
     >>> trace_again("f", ValueError, lambda x: x + 1, np.zeros(3, np.float32))
     ShapeDtypeStruct(shape=(3,), dtype=float32)
     """
-    kept, ends, programs = _states(), [], []
-    begins = [kept]
-    try:
-        for number in range(TRACES):
-            if number == 1:  # whoever seeds the generators of all is not moved by what they were before
-                random.seed(20_210_612)
-                np.random.seed(20_210_612)
-                begins.append(_states())
-            closed, shape = jax.make_jaxpr(lambda *given: function(*given), return_shape=True)(*arguments)
-            programs.append((_ADDRESS.sub("", str(closed)), tuple(_constants(closed))))
-            ends.append(_states())
-    finally:
-        random.setstate(kept[0])
-        np.random.set_state(_numpy_state(kept[1]))
+    programs = []
+    with _ONE_AT_A_TIME:
+        kept, ends = _states(), []
+        begins = [kept]
+        try:
+            for number in range(TRACES):
+                if number == 1:  # whoever seeds the generators of all is not moved by what they were before
+                    random.seed(20_210_612)
+                    np.random.seed(20_210_612)
+                    begins.append(_states())
+                closed, shape = jax.make_jaxpr(lambda *given: function(*given), return_shape=True)(*arguments)
+                programs.append((_ADDRESS.sub("", str(closed)), tuple(_constants(closed))))
+                ends.append(_states())
+        finally:
+            random.setstate(kept[0])
+            np.random.set_state(_numpy_state(kept[1]))
     moved = any(
         one != other and (one != before or other != moved)
         for before, moved, one, other in zip(*begins, *ends[:2], strict=True)
