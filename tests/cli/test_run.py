@@ -87,7 +87,7 @@ def test_runs_of_other_lengths_go_into_one_table(toml, tmp_path, sweep, most):
 def test_the_table_is_shown_where_its_file_cannot_be_written(toml, tmp_path):
     answer = command(toml, "-o", tmp_path / "runs", "--csv", toml / "all.csv")
     assert answer.exit_code == 1
-    assert "to 1e+09 [95 %]" in answer.output
+    assert "1e+09" in answer.output
     assert answer.output.splitlines()[-1].startswith("Result: ")
 
 

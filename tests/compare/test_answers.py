@@ -7,7 +7,7 @@ import pytest
 from support.made_up import made_up
 from support.pages import comparison_report, curves
 
-from fedpick.compare import COLUMNS, Comparison, ComparisonReport, load_report, remark_on_test_set
+from fedpick.compare import COLUMNS, Comparison, ComparisonReport, load_report, remarks_on_test_set
 from fedpick.compare.facts import cards, sweep_sections
 from fedpick.compare.targets import speed_up_chart, targets, winner_of
 from fedpick.storage import RunStore
@@ -225,8 +225,9 @@ def test_the_result_says_whether_it_is_of_a_real_federation():
 def test_a_csv_tells_strategies_apart_that_hold_others():
     report = comparison_report(("rand", "cooldown"), 2)
     held = [{"kind": "cooldown", "selector": {"kind": kind, "m": 3}} for kind in ("pow-d", "rand")]
-    runs = replace(report, experiments=tuple({"selector": one} for one in held)).runs().runs
-    assert list(dict.fromkeys(run["strategy"] for run in runs)) == ["cooldown(pow-d)", "cooldown(rand)"]
+    found = replace(report, experiments=tuple({"selector": one} for one in held)).runs()
+    kinds = [run["strategy"] for result in found for run in result.runs]
+    assert list(dict.fromkeys(kinds)) == ["cooldown(pow-d)", "cooldown(rand)"]
 
 
 def test_a_test_set_that_is_too_small_for_the_target_is_told():
@@ -234,12 +235,17 @@ def test_a_test_set_that_is_too_small_for_the_target_is_told():
     for result, end in zip(results, (0.8, 0.81), strict=True):
         result.metrics["test_accuracy"][:, 40:] = end
     found = Comparison(("rand", "pow-d"), tuple(results), "test_accuracy", value=0.75)
-    assert remark_on_test_set(found, 40) == (
+    assert remarks_on_test_set(found, 40, 0.1) == (
         "The test set has 40 samples: one of them is 2.5 points of accuracy, more than lies between pow-d and rand at "
-        "the end, so that rounds to test accuracy 75.0% hang on single samples."
+        "the end, so that rounds to test accuracy 75.0% hang on single samples.",
     )
-    assert remark_on_test_set(found, 1000) == ""
-    assert remark_on_test_set(Comparison(found.names, found.results, "loss", value=0.5), 40) == ""
+    assert remarks_on_test_set(found, 1000, 0.1) == ()
+    assert remarks_on_test_set(Comparison(found.names, found.results, "loss", value=0.5), 40, 0.7) == ()
+    [trivial] = remarks_on_test_set(found, 1000, 0.7)
+    assert trivial.startswith(
+        "Always giving the most frequent label is right for 70.0 % of the test set: test accuracy"
+    )
+    assert remarks_on_test_set(found, 1000, 0.66) == ()
 
 
 @pytest.mark.parametrize(("kind", "metric"), [("digits", "test_accuracy"), ("synthetic", "loss")])

@@ -27,7 +27,7 @@ def finish(
     from fedpick.compare import set_aside, write_report
     from fedpick.results import write_runs
 
-    report = set_aside(output, with_remark(report, summary), name)
+    report = set_aside(output, with_remarks(report, summary), name)
     page, plain = write_report(report, output, summary)
     if as_json:
         typer.echo(plain.read_text(), nl=False)
@@ -40,12 +40,16 @@ def finish(
         write_runs(report.runs(), csv)
 
 
-def with_remark(report: Any, summary: Any) -> Any:
-    """The report with a remark on the test set, where the federation is at hand and its test set is too small."""
-    from fedpick.compare import remark_on_test_set
+def with_remarks(report: Any, summary: Any) -> Any:
+    """The report with remarks on the test set, where the federation is at hand."""
+    from fedpick.compare import remarks_on_test_set
 
-    remark = remark_on_test_set(report.comparison, int(summary.test)) if summary is not None else ""
-    return replace(report, remarks=(*report.remarks, remark)) if remark else report
+    if summary is None:
+        return report
+    return replace(
+        report,
+        remarks=(*report.remarks, *remarks_on_test_set(report.comparison, int(summary.test), summary.commonest)),
+    )
 
 
 def say_remarks(report: Any) -> None:

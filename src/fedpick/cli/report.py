@@ -68,7 +68,7 @@ def report(
       fedpick report federation --watch 10 --tensorboard logs
     """
     with cli_errors(debug, data=data):
-        from fedpick.cli._comparison import say_remarks, show, with_remark
+        from fedpick.cli._comparison import say_remarks, show, with_remarks
         from fedpick.cli.compare import check_percent, number
         from fedpick.compare import check_page, load_report, set_aside, write_report
         from fedpick.results import MLflow, TensorBoard
@@ -93,7 +93,7 @@ def report(
             except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
                 typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
             check_page(folder, "report")
-            report = set_aside(folder, with_remark(report, summary))
+            report = set_aside(folder, with_remarks(report, summary))
             running = report.real and refresh > 0
             if tensorboard is not None:
                 _log(report.comparison, lambda: TensorBoard(tensorboard))

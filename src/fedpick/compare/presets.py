@@ -184,7 +184,7 @@ def _set_world(plain: Plain, choices: Choices, folder: Path) -> None:
 
 def _table(plain: Plain, choices: Choices, name: str) -> Plain:
     """The table that an option is for, made where the file has none."""
-    return config.table_at(plain, OPTIONS[name], "compare", getattr(choices, name))
+    return config.table_at(plain, OPTIONS[name], owner="compare", setting=getattr(choices, name))
 
 
 def _path_from(folder: Path, path: str) -> str:

@@ -13,6 +13,7 @@ from fedpick.results import Result
 from fedpick.storage import StoredRun
 from fedpick.text import counted, listed
 
+LEARNT = 0.75  # a target must leave out a quarter of the errors of always giving the most frequent label
 LAST_POLLS = 200  # rounds of which a page says who was asked
 
 
@@ -30,16 +31,33 @@ def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[S
     return tuple(filter(None, found))
 
 
-def remark_on_test_set(compared: Comparison, samples: int) -> str:
-    """That the test set is too small for the target, where a sample is more than what tells its strategies apart.
+def remarks_on_test_set(compared: Comparison, samples: int, commonest: float) -> tuple[str, ...]:
+    """That the target says little of what was learnt, or hangs on single samples of the test set.
 
     Args:
         compared: The comparison.
         samples: How many the test set has.
+        commonest: The part of them with the most frequent label.
     """
-    base, metric = compared.baseline, compared.metric
-    if metric != "test_accuracy" or not samples or len(compared.names) == 1:
+    if compared.metric != "test_accuracy" or not samples or len(compared.names) == 1:
+        return ()
+    return tuple(filter(None, (_commonest(compared, commonest), _too_small(compared, samples))))
+
+
+def _commonest(compared: Comparison, share: float) -> str:
+    """That a target is little more than always giving the most frequent label, by the errors that it leaves out."""
+    if 1 - compared.threshold <= LEARNT * (1 - share):
         return ""
+    return (
+        f"Always giving the most frequent label is right for {100 * share:.1f} % of the test set: {compared.goal} is "
+        "little more or less, so that reaching it says little of what was learnt. Go by --metric loss, or by auc or f1 "
+        "(--metrics auc --metric auc)."
+    )
+
+
+def _too_small(compared: Comparison, samples: int) -> str:
+    """That the test set is too small for the target: a sample is more than what tells its strategies apart."""
+    base, metric = compared.baseline, compared.metric
     best = leader_of(compared)
     best = next(name for name in compared.names if name != base) if best == base else best
     gap = abs(compared.finals[best][metric].mean - compared.finals[base][metric].mean)

@@ -90,11 +90,11 @@ def override(plain: Plain, setting: str, owner: str = "experiment") -> None:
         read = tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):
         read = value.strip()
-    table_at(plain, path, owner, setting)[path.rpartition(".")[2]] = read
+    table_at(plain, path, owner=owner, setting=setting)[path.rpartition(".")[2]] = read
     check_depth(plain, owner)
 
 
-def table_at(plain: Plain, path: str, owner: str = "experiment", setting: Any = None) -> Plain:
+def table_at(plain: Plain, path: str, *, owner: str = "experiment", setting: Any = None) -> Plain:
     """The table that a setting lies in, made where it is not there.
 
     Args:

@@ -27,7 +27,7 @@ from fedpick.sim.rows import (
     pair,
     samples,
 )
-from fedpick.sim.summary import Summary
+from fedpick.sim.summary import Summary, largest_share
 from fedpick.text import shown
 from fedpick.validation import check_function, check_kind, natural, require
 
@@ -285,7 +285,8 @@ class Federation:
         client = np.repeat(np.arange(self.num_clients), np.asarray(one.count))
         labels = np.zeros((self.num_clients, self.classes), np.int64)
         np.add.at(labels, (client, np.asarray(one.y[one.locate(jnp.arange(len(client)))])), 1)
-        return Summary(self.name, labels, int(self.test_y.shape[0]), self.names.clients, self.names.labels)
+        names, test = self.names, np.asarray(self.test_y)
+        return Summary(self.name, labels, len(test), names.clients, names.labels, largest_share(test))
 
 
 def _by_client(client: Numbers, K: int) -> Numbers:

@@ -1,5 +1,6 @@
 """`simulate`: many runs at once, in chunks of rounds between which one can watch, stop and resume."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -164,7 +165,8 @@ def simulate(
             raise  # the others would wait for this one's results
         LOG.warning("simulate: stopped after round %d of %d; the result ends there", tables.rounds, rounds)
     if tables.rounds > kept:
-        output.save(runner, tables)
+        with contextlib.suppress(KeyboardInterrupt):  # a second one: what was played is given all the same
+            output.save(runner, tables)
     params, tables = output.whole((runner.state.params, tables))
     preflight.warn_of_few_available(selector, tables.records)
     check_measured(selector, tables.evaluations.client_loss, played=True)

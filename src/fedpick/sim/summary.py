@@ -11,7 +11,8 @@ from fedpick.sim.rows import few
 class Summary(NamedTuple):
     """What a federation looks like: ``labels[k, c]`` samples of class c at client k, for a heat map.
 
-    ``clients`` and ``classes`` are what clients and labels are called; empty where they have no names.
+    ``clients`` and ``classes`` are what clients and labels are called; empty where they have no names. ``commonest`` is
+    the part of the test set that has its most frequent label, which is the accuracy of always giving that one.
     """
 
     name: str
@@ -19,6 +20,7 @@ class Summary(NamedTuple):
     test: int
     clients: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    commonest: float = 0.0
 
     def client_name(self, client: int) -> str:
         """What a client is called: its name, or its number."""
@@ -53,3 +55,12 @@ class Summary(NamedTuple):
                 f" mean {classes.mean():.1f}{called}",
             ]
         )
+
+
+def largest_share(labels: Numbers) -> float:
+    """The part of these labels that is the most frequent one; 0 where there are none.
+
+    >>> largest_share(np.array([1, 1, 0, 1]))
+    0.75
+    """
+    return float(np.unique(labels, return_counts=True)[1].max() / len(labels)) if len(labels) else 0.0
