@@ -46,7 +46,8 @@ def test_nobody_lies_before_the_start_and_a_share_of_0_is_nobody(equal):
     selector = PowerOfChoice(3, 8)
     honest = play(equal, selector, rounds=30, every=10, seeds=2)
     late = play(equal, selector, Liars(0.2, "max", "flip", start=20), rounds=30, every=10, seeds=2)
-    none = play(equal, selector, Liars(0.0, "max", "flip"), rounds=30, every=10, seeds=2)
+    with pytest.warns(UserWarning, match="Liars: share is 0, so that nobody lies; give one, such as share=0.1"):
+        none = play(equal, selector, Liars(0.0, "max", "flip"), rounds=30, every=10, seeds=2)
     np.testing.assert_array_equal(honest.records["clients"], none.records["clients"])
     jax.tree.map(np.testing.assert_array_equal, honest.params, none.params)
     np.testing.assert_array_equal(honest.metrics["loss"][:, :3], late.metrics["loss"][:, :3])

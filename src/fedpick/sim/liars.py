@@ -1,6 +1,7 @@
 """Clients that lie: about their losses, about their sizes, and in the models that they send."""
 
 import dataclasses
+import warnings
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -38,7 +39,7 @@ class Liars:
     update ("idle").
 
     Args:
-        share: Share of the clients that lie.
+        share: Share of the clients that lie, by default none of them.
         attack: What they say of their losses.
         model_attack: What they send.
         start: The first round in which they lie.
@@ -70,6 +71,11 @@ class Liars:
         require(self, "size", self.size, "above 0 and at most 1e20", lambda x: (x > 0) & (x <= 1e20))
         require(self, "bound", self.bound, "at least 1", lambda x: x >= 1)
         require(self, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
+
+    def warn_of_nobody(self) -> None:
+        """Warn where liars have something to do, and there are none: the share is 0 where it is left out."""
+        if not np.any(self.share) and (self.attack, self.model_attack, self.size) != ("none", "none", 1.0):
+            warnings.warn("Liars: share is 0, so that nobody lies; give one, such as share=0.1", stacklevel=4)
 
     def who(self, K: int) -> Numbers:
         """Who lies.

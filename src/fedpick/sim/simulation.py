@@ -112,6 +112,7 @@ def simulate(
     preflight.check_metrics(own, data, built, owner="simulate")
     check_lowest(selector, built, liars.attack if liars.share > 0 else "none")
     preflight.warn_of_small_clients(data, local)
+    liars.warn_of_nobody()
     local = preflight.cut_batches(local, data.largest)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
