@@ -19,8 +19,9 @@ def look_in(folder: Path) -> None:
     Args:
         folder: The folder.
     """
-    if folder not in _FOLDERS:
-        _FOLDERS.append(folder)
+    if folder in _FOLDERS:
+        _FOLDERS.remove(folder)
+    _FOLDERS.append(folder)  # the last is that of the latest file, which an error names
     if str(folder.resolve()) not in sys.path:
         sys.path.append(str(folder.resolve()))
 
