@@ -87,8 +87,8 @@ def whole_fields(value: Any) -> frozenset[str]:
     ... class Prior:
     ...     weight: Float[Array, " K"]
     ...     power: float | Float[Array, ""] = 1.0
-    >>> whole_fields(Prior(weight=[0.5, 0.5]))
-    frozenset({'weight.0', 'weight.1'})
+    >>> sorted(whole_fields(Prior(weight=[0.5, 0.5])))
+    ['weight.0', 'weight.1']
     """
     found: set[str] = set()
     if isinstance(value, list | tuple):
