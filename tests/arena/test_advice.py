@@ -171,6 +171,7 @@ def test_what_is_surely_faster_is_said_though_another_is_best_on_average(monkeyp
     output = asked("--clients", 100, "-m", 5).output
     assert "Nothing is surely faster" not in output
     assert "Surely faster than rand: auto. Best on average is pow-d with d = 10: 1.50 times as fast" in output
+    assert json.loads(asked("--clients", 100, "-m", 5, "--json").output)["surely_faster"] == ["auto"]
 
 
 def test_the_command_answers_for_data(tmp_path):

@@ -204,7 +204,6 @@ def test_the_arena_is_played_once_and_addresses_enter(tmp_path):
     np.testing.assert_array_equal(again["digits, Dirichlet(0.1); best"].final, one.final)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "words"),
     [
@@ -247,6 +246,7 @@ class Lacking:
         self.m, self.much = m, much
 
 
+@pytest.mark.slow
 def test_the_small_arena_ranks_six_strategies_and_is_not_played_again(tmp_path):
     """The version of some minutes, by its command: what is sure in the full one is not turned around."""
     first = CliRunner().invoke(app, ["arena", "-q", "-o", str(tmp_path)])

@@ -144,7 +144,7 @@ def test_auto_is_advised_to_who_does_not_want_to_choose_d():
     near, far = [31, 34, 36, 38, 36], [50, 56, 54, 66, 60]
     level = compared(**ADVICE, auto=near).answer
     assert " auto may be just as fast. Where you do not want to choose d, use auto: it is 1.98 times as fast" in level
-    assert compared(**ADVICE, auto=far).answer.endswith(" auto, which needs no d, is slower here.")
+    assert compared(**ADVICE, auto=far).answer.endswith(" auto, which needs no d, is slower than pow-d here.")
     wins = compared(rand=ADVICE["rand"], auto=ADVICE["pow-d"], **{"pow-d": near}).answer
     assert wins.startswith("auto wins")
     assert "Use auto" not in wins
@@ -156,10 +156,10 @@ def test_auto_is_advised_to_who_does_not_want_to_choose_d():
     for result in found.results:
         result.metrics["loss"][:, 1:] = np.minimum(result.metrics["loss"][:, 1:], 0.9)
     assert found.answer.startswith("pow-d wins: it is at least 2.00 times")
-    assert found.answer.endswith(" auto, which needs no d, is slower here.")
+    assert found.answer.endswith(" auto, which needs no d, is slower than pow-d here.")
     found.of("pow-d").metrics["loss"][9] = np.minimum(found.of("rand").metrics["loss"][9], 0.9)
     assert found.at(0.5).answer.startswith("pow-d wins: it reaches loss 0.5 in 100 rounds with 9 of 10 seeds")
-    assert found.at(0.5).answer.endswith(" auto, which needs no d, gets there with fewer seeds.")
+    assert found.at(0.5).answer.endswith(" auto, which needs no d, gets there with fewer seeds than pow-d.")
 
 
 def test_a_wide_interval_above_1_is_sure_and_printed():

@@ -174,6 +174,8 @@ def test_a_comparison_has_a_name_for_each_result():
         Comparison((), ())
     with pytest.raises(ValueError, match=r"names must be different from each other, got \['a', 'a'\]"):
         Comparison(("a", "a"), (made_up([1]), made_up([1])))
+    with pytest.raises(ValueError, match="Comparison: results must be a Result, got 5"):
+        Comparison(("a", "b"), (made_up([1]), 5))  # type: ignore[arg-type]
 
 
 def test_a_comparison_of_results_on_other_data_says_so():

@@ -159,6 +159,8 @@ WRONG = {
     'local.batches=["epochs", "replace"]': "local.batches must be one value, or several numbers or tables",
     "local.eta=[]": "local.eta must be one value, or several numbers or tables, got []",
     'availability={kind="bernoulli", probability="x"}': "availability.probability must be a number, got 'x'",
+    'availability={kind="trace", present=[[true], [true, false]]}': "availability.present must be 2-dimensional",
+    'model={kind="fractions:Fraction"}': "model must be of a dataclass, whose fields are its settings, got Fraction",
     'availability={kind="alternating-halves", away="x"}': "availability.away must be a number, got 'x'",
 }
 

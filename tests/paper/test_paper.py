@@ -260,6 +260,8 @@ def test_a_larger_spread_of_ours_cannot_make_a_mean_agree():
     found = comparisons.equal_means("", ours, theirs.mean(), theirs.std(ddof=1), 3)
     low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
     assert f"66.2 against 66.0: {Interval(ours.mean() - 66, low, high)} points" == found.evidence
+    apart = comparisons.mean_difference(ours, theirs.mean(), theirs.std(ddof=1), 3)
+    np.testing.assert_allclose(apart, (ours.mean() - 66, low, high), rtol=1e-6)
 
 
 def test_a_smaller_version_says_so_in_every_verdict_and_describes_what_was_run():

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedpick.cli import app
-from fedpick.report import Chart, dot, picture
+from fedpick.report import Chart, dot, page, picture
 from fedpick.storage import is_own, write_atomic
 from fedpick.storage.ownership import MARKS
 
@@ -95,6 +95,16 @@ def test_a_drawing_is_drawn_again_and_a_picture_of_the_user_s_is_not(kind, tmp_p
     path.unlink()
     for _ in range(2):
         assert fedpick("data", "draw", "-o", path).exit_code == 0
+
+
+def test_the_page_of_a_comparison_is_not_drawn_over(tmp_path):
+    path = tmp_path / "report.html"
+    path.write_text(page("A comparison", []))
+    (tmp_path / "summary.json").write_text("{}")
+    done = fedpick("data", "draw", "-o", path)
+    rule = "output must be another file than the page of a comparison"
+    assert done.stderr == f"data: {rule}, got {str(path)!r}\n"
+    assert path.read_text() == page("A comparison", [])
 
 
 def test_the_mark_leaves_a_png_whole():

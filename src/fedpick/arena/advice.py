@@ -46,6 +46,11 @@ class Advice(NamedTuple):
         """Whether there are problems near enough."""
         return self.distance <= self.limit
 
+    @property
+    def surely_faster(self) -> tuple[str, ...]:
+        """The strategies whose whole interval is faster than rand; none where nothing is sure."""
+        return tuple(name for name, one in self.expected.items() if self.known and one.speed.low > 1)
+
 
 class Trial(NamedTuple):
     """How advice does on families that it has not seen: one entry for each problem [n], gains as logarithms.
@@ -244,6 +249,7 @@ def to_plain_advice(advice: Advice, features: Features) -> dict[str, Any]:
         name: {what: dict(zip(("mean", "low", "high"), each, strict=True)) for what, each in one._asdict().items()}
         for name, one in advice.expected.items()
     }
-    plain = {**advice._asdict(), "known": advice.known, "expected": expected, "features": features.plain()}
+    more = {"known": advice.known, "surely_faster": list(advice.surely_faster), "features": features.plain()}
+    plain = {**advice._asdict(), **more, "expected": expected}
     traffic = {name: round_traffic(name, features) for name in advice.expected}
     return {**plain, "strategy": advice.strategy or None, "level": LEVEL, "round_traffic": traffic}

@@ -145,7 +145,7 @@ def _show(advice: Any, features: Any) -> None:
         name = advice.strategy if advice.d is None else f"pow-d with d = {advice.d}"
         times = f"{speed.mean:.2f} times as fast as rand, in rounds (80 %: {speed.low:.2f} to {speed.high:.2f})"
         last = f"a last loss of {final.mean:.2f} times rand's ({final.low:.2f} to {final.high:.2f})"
-        sure = [other for other, one in advice.expected.items() if one.speed.low > 1]
+        sure = advice.surely_faster
         if advice.strategy in sure:
             typer.echo(f"\nUse {name}: expect {times}, and {last}.")
         elif sure:

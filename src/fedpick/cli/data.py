@@ -102,6 +102,8 @@ def draw(
         if output.exists() and not is_own(output):
             rule = "must be a new file, or one that fedpick drew before"
             raise ValueError(f"data: output {rule}, got {str(output)!r}, which is another one")
+        if output.name == "report.html" and output.with_name("summary.json").exists():
+            raise ValueError(f"data: output must be another file than the page of a comparison, got {str(output)!r}")
         chart = partition_chart(_summary(task, settings, columns(x, y, client, standardize)))
         if kind == "html":
             write_atomic(output, page(chart.title, [figure(chart)]), owner="data")

@@ -115,14 +115,14 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         cost = f" and {price}" if (price := _price(compared, best)) else ""
         words = f"{best} wins{little}: {size} ({sure}), with a median of {money.amount(middles[0])} against {plain}"
         near = [name for name in others if name != best and _may_be_level(compared, name, best)]
-        use = _use(compared, best, near, gains, "is slower here")
+        use = _use(compared, best, near, gains, f"is slower than {best} here")
         return f"{words}{cost}.{_better_end(compared, best)}{_level(compared, best, near)}{use}"
     if _is_surer(compared, best, base, _each(others)):
         within = counted(compared.horizon, "round")
         words = f"{best} wins: it reaches {goal} in {within} with {_seeds(compared, best)}"
         near = [name for name in others if name != best and not _is_surer(compared, best, name, SURE)]
         words = f"{words}, and {base} with {_seeds(compared, base)} ({paired})."
-        use = _use(compared, best, near, gains, "gets there with fewer seeds")
+        use = _use(compared, best, near, gains, f"gets there with fewer seeds than {best}")
         return f"{words}{_better_end(compared, best)}{_level(compared, best, near)}{use}"
     if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
         return f"{base} wins. The next is {best}: {size} ({sure})."

@@ -13,7 +13,7 @@ from fedpick.compare.threshold import default_target, says_nothing
 from fedpick.metrics import METRICS, Numbers, goal_of
 from fedpick.results import Interval, Result, Spread, interval, median_interval
 from fedpick.text import listed, shown
-from fedpick.validation import one_of
+from fedpick.validation import check_kind, one_of
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Comparison:
     by: str = "rounds"
 
     def __post_init__(self) -> None:
+        for result in self.results:
+            check_kind("Comparison", "results", result, Result)
         check_target(self.metric, self.value, self.metric_names)
         one_of("compare", "by", self.by, tuple(CURRENCIES))
         if not self.names or len(self.names) != len(self.results):

@@ -85,7 +85,8 @@ def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
         if what == by:  # its ratio, paired over seeds, is the first card's, and medians may be the other way round
             rows.append((f"median {word}", texts[0], f"{base}: {texts[1]}"))
         else:
-            rows.append((f"times the {word}", ratio, f"medians: {texts[0]} against {texts[1]}"))
+            clock = "; by the clock, with all that ran beside" if real and what == "seconds" else ""
+            rows.append((f"times the {word}", ratio, f"medians: {texts[0]} against {texts[1]}{clock}"))
     worst = {each: compared.finals[each]["worst_loss"].mean for each in compared.names}
     if np.isfinite(list(worst.values())).any():  # whoever leads, so that a page has as many cards for every target
         own, plain = (f"{worst[each]:.3g}" if np.isfinite(worst[each]) else "-" for each in (name, base))

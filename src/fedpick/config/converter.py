@@ -219,6 +219,7 @@ def _read_role(value: Any, annotation: Any) -> Any:
     name, rows = fields.pop("kind"), registry.ROLES[role]
     if name not in rows and not registry.is_address(name):
         raise WrongValueError(f"must have a kind among {', '.join(rows)}, got {shown(name)}{nearest(name, rows)}")
+
     return registry.build(role, name, fields, make=lambda kind, given: _CONVERTER.structure(given, kind))
 
 
@@ -264,7 +265,10 @@ def _read_list(value: Any, annotation: Any) -> Any:
 
 
 def _read_array(value: Any, annotation: Any) -> Any:
-    array = np.asarray(value) if isinstance(value, list) else None
+    try:
+        array = np.asarray(value) if isinstance(value, list) else None
+    except ValueError:  # rows of different lengths
+        array = None
     kinds = "b" if "bool" in annotation.dtypes else "iuf"
     if array is None or array.dtype.kind not in kinds or array.ndim != list_depth(annotation):
         what = "true or false" if kinds == "b" else "numbers"

@@ -37,6 +37,9 @@ def sentences_of(error: BaseException, path: str, owner: str) -> Iterable[str]:
         yield f"{_join(path, error.parameter)} {error.fault}"
     elif isinstance(error, WrongValueError):
         yield f"{path} {error}"
+    elif isinstance(error, cattrs.StructureHandlerNotFoundError):
+        kind = getattr(error.type_, "__name__", "an object")
+        yield f"{path} must be of a dataclass, whose fields are its settings, got {kind}, which is none"
     elif isinstance(error, TypeError | AttributeError):  # as Python says it of what is no table
         yield f"{path} must be a table"
     else:

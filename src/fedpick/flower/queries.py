@@ -230,5 +230,5 @@ class Queries(NamedTuple):
 
     def _why(self, reply: Message | None) -> str:
         if reply is None:
-            return f"no reply within {self.options.poll_timeout:g} s"
+            return f"no reply within {self.options.poll_timeout:g} s (poll_timeout)"
         return error_text(reply) if reply.has_error() else "no valid loss"

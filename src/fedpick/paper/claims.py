@@ -12,13 +12,14 @@ Verdict = Literal["reproduced", "partly reproduced", "undecided", "not reproduce
 
 RULES = (
     'Checks compare runs of the same seeds in pairs, with a 95 % interval (Student\'s t). "About x" is held to mean a '
-    'mean (a median of speed-ups per seed, as in Figure 3) between four fifths and five fourths of x, "at least x" an '
-    'interval that is nowhere below x, "as well as" one within two points of accuracy, "slightly" a mean within them. '
-    "Rounds to an accuracy or a loss are those of the mean over the seeds, and have no interval. A check is met (yes), "
-    "met in its direction but not, or not surely, in its size (partly), not decided by our runs (unclear), or "
-    "contradicted (no), as where the interval has nothing of the claimed size. One seed decides nothing, nor does a "
-    "median of fewer than six. A claim is reproduced if all its checks are met, partly reproduced if some are, at "
-    "least partly, undecided if our runs decide none, and not reproduced otherwise."
+    'mean (a median of speed-ups per seed, as in Figure 3) between four fifths and five fourths of x, "at least about '
+    'x" a mean of four fifths of x or more, "at least x" an interval that is nowhere below x, "as well as" one within '
+    'two points of accuracy, "slightly" a mean within them. Rounds to an accuracy or a loss are those of the mean over '
+    "the seeds, and have no interval. A check is met (yes), met in its direction but not, or not surely, in its size "
+    "(partly), not decided by our runs (unclear), or contradicted (no), as where the direction is not sure and the "
+    "interval has nothing of the claimed size. One seed decides nothing, nor does a median of fewer than six. A claim "
+    "is reproduced if all its checks are met, partly reproduced if some are, at least partly, undecided if our runs "
+    "decide none, and not reproduced otherwise."
 )
 ABOUT = 0.8  # of what is claimed, or the inverse
 AS_WELL = 2.0  # points of accuracy

@@ -46,6 +46,6 @@ def inputs_of(federation: Federation) -> int:
 def classes_of(owner: object, federation: Federation) -> int:
     """The number of classes, at least two."""
     if federation.classes < 2:
-        found = f"{federation.classes} in {federation.name}; the model of the quadratic problem is QuadraticModel"
+        found = f"{federation.classes} in {federation.name} (only QuadraticModel, of the quadratic problem, takes one)"
         raise ValueError(f"{owner_name(owner)}: data must have at least 2 classes, got {found}")
     return federation.classes
