@@ -170,7 +170,7 @@ def test_what_is_surely_faster_is_said_though_another_is_best_on_average(monkeyp
     monkeypatch.setattr("fedpick.arena.advise", answer)
     output = asked("--clients", 100, "-m", 5).output
     assert "Nothing is surely faster" not in output
-    assert "Surely faster than rand: auto. Best on average is pow-d with d = 10: 1.50 times as fast" in output
+    assert "Faster than rand, 80 % sure: auto. Best on average is pow-d with d = 10: 1.50 times as fast" in output
     assert json.loads(asked("--clients", 100, "-m", 5, "--json").output)["surely_faster"] == ["auto"]
 
 
@@ -197,6 +197,9 @@ def test_the_command_answers_for_data(tmp_path):
         (("--clients", 10, "-m", 20), "advise: m must be from 1 to the 10 clients, got 20"),
         (("--clients", 10, "--labels", 2), "advise: labels must be from 0 to 1, got 2.0"),
         (("--clients", 10, "--eta", 0.1), "advise: eta must come with data; by numbers the learning rate is --step"),
+        (("--clients", 10, "-m", 0), "advise: m must be from 1 to the 10 clients, got 0"),
+        (("--clients", 10, "-m", 10), "advise: m must be below the 10 clients to leave a choice, got 10"),
+        (("--clients", 10, "--standardize"), "advise: standardize must come with data"),
         (("nowhere.csv",), "nowhere.csv"),
         (("--clients", 10, "--map", "nowhere.csv"), "map: 'nowhere.csv' must be a table that fedpick map has written"),
     ],

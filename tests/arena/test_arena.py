@@ -297,6 +297,12 @@ def test_results_from_elsewhere_make_the_same_tables_and_nothing_else_does(tmp_p
         assert "--from must be a file that fedpick arena wrote" in refused.output.replace("\n", " ")
 
 
+@pytest.mark.parametrize("given", ["--seeds", "--workers"])
+def test_what_would_not_count_beside_results_from_elsewhere_is_refused(given, tmp_path):
+    refused = CliRunner().invoke(app, ["arena", "--from", str(RESULTS), given, "5", "-o", str(tmp_path)])
+    assert f"arena: {given[2:]} must not be given with --from, which plays nothing" in refused.output
+
+
 def test_families_without_their_data_are_left_out_and_named(monkeypatch):
     monkeypatch.setattr("fedpick.sim.installed.Installed.is_installed", False)
     chosen, left_out = _chosen(None, FAMILIES, full=True)

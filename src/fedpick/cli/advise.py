@@ -105,14 +105,18 @@ def advise(
                 chosen.federation(), chosen.model, m=chosen.selector.m, local=chosen.local, rounds=chosen.rounds
             )
         else:
-            of_data = {"model": model, "b": b, "eta": eta, "x": x, "y": y, "client": client, "set": settings}
+            of_data: Any = {"model": model, "b": b, "eta": eta, "x": x, "y": y, "client": client, "set": settings}
+            of_data["standardize"] = standardize or None
             wrong = next((name for name, value in of_data.items() if value is not None), None)
             if clients is None:
                 raise ValueError("advise: name data, or give numbers: --clients 200 -m 10, and more that is known")
             if wrong is not None:
                 raise ValueError(f"advise: {wrong} must come with data; by numbers the learning rate is --step")
             known = {name: value for name, value in numbers.items() if name != "clients"}
-            features = Features(K=clients, m=m or max(1, clients // 10), tau=tau, rounds=rounds, **known)  # type: ignore[arg-type]
+            seats = max(1, clients // 10) if m is None else m
+            features = Features(K=clients, m=seats, tau=tau, rounds=rounds, **known)  # type: ignore[arg-type]
+        if features.m == features.K:
+            raise ValueError(f"advise: m must be below the {features.K} clients to leave a choice, got {features.m}")
         advice = ask(read_map(table), features)
         if as_json:
             typer.echo(json.dumps(to_plain_advice(advice, features), indent=1))
@@ -150,7 +154,7 @@ def _show(advice: Any, features: Any) -> None:
             typer.echo(f"\nUse {name}: expect {times}, and {last}.")
         elif sure:
             typer.echo(
-                f"\nSurely faster than rand: {' and '.join(sure)}. Best on average is {name}: {times}, and {last}."
+                f"\nFaster than rand, 80 % sure: {' and '.join(sure)}. Best on average is {name}: {times}, and {last}."
             )
         else:
             typer.echo(

@@ -60,7 +60,8 @@ def arena(
             _list(FAMILIES, STRATEGIES)
             return
         if played is not None:
-            chosen = {"strategy": strategy, "strategies": strategies, "families": families, "full": full or None}
+            chosen: Any = {"strategy": strategy, "strategies": strategies, "families": families, "full": full or None}
+            chosen |= {"seeds": seeds, "workers": workers if workers > 1 else None}
             wrong = next((name for name, value in chosen.items() if value is not None), None)
             if wrong is not None:
                 raise ValueError(f"arena: {wrong} must not be given with --from, which plays nothing")
