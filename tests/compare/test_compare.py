@@ -334,6 +334,9 @@ def test_names_say_what_differs():
         [e.to_plain() for e in make_experiments("synthetic", Choices(strategies=("rand", "pow-d", "cpow-d"), d=(6, 9)))]
     )
     assert found == ("rand", "pow-d, d = 6", "pow-d, d = 9", "cpow-d, d = 6", "cpow-d, d = 9")
+    speeds = ([float(number) for number in range(100)], 1000.0)
+    many, one = names([{"selector": {"kind": "rand"}, "devices": {"speed": speed}} for speed in speeds])
+    assert (len(many) < 100, one) == (True, "rand, devices.speed = 1000.0")  # a number for each client is no name
 
 
 @pytest.mark.no_cover

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedpick.config import Plain, leaves
 
+LONGEST = 60  # characters of a value in a name
 SHARED = ("seeds", "name", "metrics")  # no part of what an experiment is called
 
 
@@ -46,8 +47,14 @@ def names(plains: Sequence[Plain]) -> tuple[str, ...]:
 
 def _name(plain: Plain, different: Plain) -> str:
     shown = {path: value for path, value in different.items() if value != "" and path.split(".")[-1] != "kind"}
-    others = (f"{re.sub(r'^(selector[.])+', '', path)} = {value}" for path, value in shown.items())
+    others = (f"{re.sub(r'^(selector[.])+', '', path)} = {_brief(value)}" for path, value in shown.items())
     return ", ".join([kind_of(plain.get("selector")), *others])
+
+
+def _brief(value: Any) -> str:
+    """A value as a name may hold it: of a list with a number for each client, the beginning."""
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def kind_of(selector: Any) -> str:
