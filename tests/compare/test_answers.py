@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.made_up import made_up
-from support.pages import comparison_report, curves
+from support.pages import comparison_report, curves, summary
 
-from fedpick.compare import COLUMNS, Comparison, ComparisonReport, load_report, remarks_on_test_set
-from fedpick.compare.facts import cards, sweep_sections
+from fedpick.compare import COLUMNS, Comparison, ComparisonReport, load_report, remarks_on_test_set, render_page
+from fedpick.compare.facts import cards, describe, sweep_sections
 from fedpick.compare.targets import speed_up_chart, targets, winner_of
 from fedpick.storage import RunStore
 
@@ -87,7 +87,8 @@ def test_who_shares_one_seed_with_the_baseline_is_not_sure_beside_others_with_mo
     found = compared(rand=[60, 70, 65], lucky=[20], slow=[61, 72, 67])
     assert found.answer == (
         "Nothing beats rand for sure. The fastest is lucky: it is 3.00 times as fast as rand to loss 0.5 (one seed, "
-        "with which nothing is sure)."
+        "with which nothing is sure). They have different seeds (rand 3, lucky 1 and slow 3): two are compared over "
+        "those that both have."
     )
 
 
@@ -283,3 +284,47 @@ def test_a_sweep_is_of_one_strategy_over_one_number():
 def test_who_sends_least_gets_there_as_often():
     found = compared(0.5, **{"rand": [60] * 5, "six": [40, 41, 40, 42, 41], "thirty": [2, 2, None, 2, None]})
     assert "sends" not in found.answer
+
+
+def test_prices_and_ends_are_of_the_seeds_that_both_have():
+    rand, fast = made_up([60, 62, 61, 60, 20, 20, 20, 20]), made_up([30, 31, 32])
+    found = Comparison(("rand", "fast"), (rand, fast), value=0.5)
+    assert "a median of 31 rounds against 61 and 0.51 times the traffic." in found.answer
+    assert found.answer.endswith(
+        " They have different seeds (rand 8 and fast 3): two are compared over those that both have."
+    )
+    assert cards(found, "fast")[1][1:] == ("0.51", "medians: 0.0932 MB against 0.183 MB")
+    for result, ends in ((rand, [0.2] * 3 + [0.9] * 5), (fast, [0.3] * 3)):
+        result.metrics["loss"][:, -1] = ends
+    assert found.at(0.1).answer.startswith("No run reaches loss 0.1 in 100 rounds; rand ends nearest to it.")
+    report = replace(comparison_report(("rand", "fast"), 3), comparison=found)
+    assert ("Runs", "2 strategies, 3 to 8 seeds, 100 rounds") in describe(report, None)
+
+
+def test_a_page_says_how_many_train_of_each_strategy():
+    report = comparison_report(("rand", "full"), 2)
+    few, all_of_them = (curves(1, 2, m=m) for m in (3, 30))
+    assert ("Clients", "30, of which 3 train in a round") in describe(report, None)
+    apart = replace(report, comparison=Comparison(("rand", "full"), (few, all_of_them)))
+    assert ("Clients", "30, of which 3 to 30 train in a round") in describe(apart, None)
+
+
+def test_a_page_of_data_that_each_seed_draws_says_whose_it_shows():
+    report = comparison_report(("rand",), 2)
+    drawn = replace(report, experiments=({**report.experiments[0], "redraw": True},))
+    words = "Each seed draws data of its own: these are those of the first."
+    assert [words in render_page(each, summary()) for each in (drawn, report)] == [True, False]
+    assert describe(drawn, summary())[0][1].endswith("; of the first seed, as each draws its own")
+
+
+def test_bounds_of_several_seeds_are_not_called_one_seed():
+    found = compared(rand=[None, 60, 61, 64], fast=[30, 32, 31, 33])
+    chart = speed_up_chart(found, [found.at(value) for value in (0.3, 0.5, 0.9)])
+    assert chart.text.startswith("How many times as fast as rand, without an interval: some runs never get there.")
+    one = compared(rand=[60], fast=[30])
+    assert "of one seed, with which nothing is sure" in speed_up_chart(one, [one.at(0.3), one.at(0.5)]).text
+
+
+def test_a_strategy_that_is_not_compared_is_named():
+    with pytest.raises(ValueError, match="^Comparison: name must be one of rand, fast, got 'powd'$"):
+        compared(rand=[60, 61], fast=[30, 31]).speed_up("powd")

@@ -7,11 +7,11 @@ import numpy as np
 
 from fedpick.compare.fairness import evaluated_at
 from fedpick.compare.faults import advice, fault_of
-from fedpick.compare.summary import Compared, is_vague
+from fedpick.compare.summary import Compared, is_vague, medians
 from fedpick.compare.threshold import begun
 from fedpick.metrics import is_accuracy
 from fedpick.registry import STRATEGIES, parameters_of
-from fedpick.results import Interval, interval, median_interval, sign_test
+from fedpick.results import Interval, interval, sign_test
 from fedpick.text import counted, listed
 
 SURE = 0.95
@@ -79,6 +79,10 @@ def _different(compared: Compared) -> str:
     if any(each != common[0] for each in common):
         number = len(set.intersection(*common) - {0})
         words += f" They were evaluated at different rounds, and are compared at the common ones ({number})."
+    seeds = {name: [run["seed"] for run in compared.of(name).runs] for name in compared.names}
+    if len({tuple(sorted(own)) for own in seeds.values()}) > 1:
+        numbers = listed([f"{name} {len(own)}" for name, own in seeds.items()])
+        words += f" They have different seeds ({numbers}): two are compared over those that both have."
     if compared.other_data:
         words += f" But {compared.other_data}."
     return words
@@ -100,15 +104,15 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         if all(seeds_of(compared, name) == 1 for name in others):
             return f"{words}."
         return f"Nothing beats {base} for sure. {words} (one seed, with which nothing is sure)."
-    mine, theirs = compared.rows(best, base)
-    paired = f"95 % sure over {len(mine)} paired seeds"
+    number = seeds_of(compared, best)
+    paired = f"95 % sure over {number} paired seeds"
     paired += f" and {len(others)} comparisons" if len(others) > 1 else ""
     sure = f"{gain.low:.2f} to {gain.high:.2f}; {paired}"
     if is_vague(gain):
-        sure = f"{len(mine)} seeds do not say how sure that is; give more"
+        sure = f"{number} seeds do not say how sure that is; give more"
     # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.
     if _is_faster(compared, best, gain):
-        middles = [median_interval(compared.spent_of(name)[rows])[0] for name, rows in ((best, mine), (base, theirs))]
+        middles = medians(compared, best, base)
         most = money.text(float(compared.total(base, compared.by)[:, : compared.horizon + 1][:, -1].mean()))
         plain = money.text(middles[1]) if np.isfinite(middles[1]) else f"more than {most}"
         little = " by little" if gain.mean < LITTLE else ""
@@ -199,15 +203,15 @@ def _by_end(compared: Compared, others: list[str]) -> str:
         for name, result in results.items()
     }
     ends = {name: result.metric(metric)[:, last[name]] for name, result in results.items()}
-    higher = compared.of(base).rises(metric)
+    rows = {name: compared.rows(name, base) for name in compared.names}
+    gaps = {name: ends[name][mine] - ends[base][theirs] for name, (mine, theirs) in rows.items()}
     finite = [name for name in compared.names if np.isfinite(ends[name]).all()]
-    best = (max if higher else min)(finite or [base], key=lambda name: ends[name].mean())
+    best = (max if compared.of(base).rises(metric) else min)(finite or [base], key=lambda name: gaps[name].mean())
     words = f"No run reaches {compared.goal} in {counted(compared.horizon, 'round')}"
     if best == base:
         return f"{words}; {base} ends nearest to it."
-    mine, theirs = compared.rows(best, base)
     points = 100 if is_accuracy(metric) else 1
-    difference = interval(points * (ends[best][mine] - ends[base][theirs]), _each(others))
+    difference = interval(points * gaps[best], _each(others))
     sure = np.isfinite(difference.high) and (difference.low > 0 or difference.high < 0)
     far = f"{difference}{' points' if points > 1 else ''} from {base}"
     return f"{words}; {best} ends nearest, {far}, {'for sure' if sure else 'which may be chance'}."

@@ -30,10 +30,11 @@ class Section(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the charts must know beside the results: who the clients are, and whether the federation is a real one."""
+    """What charts must know: who the clients are, whether they are real, and whether each seed has data of its own."""
 
     clients: tuple[str, ...]
     real: bool = False
+    redrawn: bool = False
 
 
 def sections(
@@ -51,9 +52,8 @@ def sections(
     learning = [_learning(compared, metric, facts) for metric in _measured(compared)]
     costs = [_costs(compared, what, facts) for what in ("bytes", "seconds")]
     people = [_profile(compared, facts), *_fairness(compared, facts), _skew(compared)]
-    spread = (
-        "The line is the mean over the seeds, the band one standard deviation, drawn for the baseline and the fastest."
-    )
+    whom = "" if one else ", drawn for the baseline and the fastest"
+    spread = f"The line is the mean over the seeds, the band one standard deviation{whom}."
     seeds = max(len(result.runs) for result in compared.results)
     found = [
         Section(
@@ -78,7 +78,8 @@ def sections(
             rows=tuple(sizes.values()), x="samples", y="client",
         )  # fmt: skip
         labels = replace(drawn, title="Samples of each label at each client")
-        found.append(Section("data", f"Who holds what: {summary.name}", "", (labels, bars)))
+        whose = "Each seed draws data of its own: these are those of the first." if facts.redrawn else ""
+        found.append(Section("data", f"Who holds what: {summary.name}", whose, (labels, bars)))
     kept = [part._replace(charts=tuple(chart for chart in part.charts if chart is not None)) for part in found]
     return [part for part in kept if part.charts]
 

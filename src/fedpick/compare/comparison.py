@@ -8,7 +8,7 @@ import numpy as np
 
 from fedpick.compare.answer import SURE, answer
 from fedpick.compare.fairness import common_evaluations, same_shares
-from fedpick.compare.summary import CURRENCIES, Currency, StrategySummary, check_target, spent_to, totals
+from fedpick.compare.summary import CURRENCIES, Currency, StrategySummary, check_target, medians, spent_to, totals
 from fedpick.compare.threshold import default_target, says_nothing
 from fedpick.metrics import METRICS, Numbers, goal_of
 from fedpick.results import Interval, Result, Spread, interval, median_interval
@@ -209,7 +209,7 @@ class Comparison:
 
     def traffic(self, name: str) -> float:
         """Bytes to the target over the baseline's; infinite or NaN where one of them does not get there."""
-        mine, plain = (self.summaries[self.names.index(each)].megabytes_to_target for each in (name, self.baseline))
+        mine, plain = medians(self, name, self.baseline, "bytes")
         return mine / plain if plain and np.isfinite(plain) else float("nan")
 
     @functools.cached_property
@@ -291,4 +291,6 @@ class Comparison:
 
     def of(self, name: str) -> Result:
         """The runs of a strategy."""
+        if name not in self.names:
+            raise ValueError(f"Comparison: name must be one of {', '.join(map(str, self.names))}, got {shown(name)}")
         return self.results[self.names.index(name)]

@@ -8,11 +8,10 @@ from fedpick.compare.answer import seeds_of
 from fedpick.compare.charts import Section
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.report import ComparisonReport
-from fedpick.compare.summary import CURRENCIES, SIGNS, is_vague
+from fedpick.compare.summary import CURRENCIES, SIGNS, is_vague, medians
 from fedpick.config import Plain
 from fedpick.experiment import differences, kind_of
 from fedpick.report import Chart, ChartRow, dot
-from fedpick.results import median_interval
 from fedpick.sim import Summary
 
 MONTHS = (
@@ -31,29 +30,36 @@ def describe(report: ComparisonReport, summary: Summary | None) -> list[tuple[st
     """
     compared, first = report.comparison, report.comparison.results[0]
     plain = report.experiments[0] if report.experiments else {}
-    K, seats = first.shares.shape[1], first.records["clients"].shape[-1]
+    K, seats = first.shares.shape[1], [result.records["clients"].shape[-1] for result in compared.results]
     rows = []
     if summary is not None:
         samples = f"{int(summary.sizes.sum()):,} samples, {summary.labels.shape[1]} labels"
-        rows.append(("Data", f"{summary.name}: {samples}"))
+        whose = "; of the first seed, as each draws its own" if report.redrawn else ""
+        rows.append(("Data", f"{summary.name}: {samples}{whose}"))
     elif report.real:
         rows.append(("Federation", str(plain.get("name") or "on Flower")))
     else:
         rows.append(("Data", str(plain.get("data", {}).get("kind", "unknown"))))
-    rows.append(("Clients", f"{K:,}, of which {seats:,} train in a round"))
+    rows.append(("Clients", f"{K:,}, of which {_range(seats)} train in a round"))
     size = f"{first.model_bytes / 1e3:,.3g} kB" if first.model_bytes < 1e6 else f"{first.model_bytes / 1e6:,.3g} MB"
     kind = plain.get("model", {}).get("kind") if isinstance(plain.get("model"), dict) else None
     rows.append(("Model", f"{kind}, {size}" if kind else size))
-    rounds = max(result.rounds for result in compared.results)
-    seeds = max(len(result.runs) for result in compared.results)
+    rounds = _range([result.rounds for result in compared.results])
+    seeds = [len(result.runs) for result in compared.results]
     number = len(compared.names)
     many = f"{number} strategies, " if number > 1 else ""
-    count = f"{seeds} seeds, " if seeds > 1 else ""
-    rows.append(("Runs", f"{many}{count}{rounds:,} rounds" + (" so far" if report.running else "")))
+    count = f"{_range(seeds)} seeds, " if max(seeds) > 1 else ""
+    rows.append(("Runs", f"{many}{count}{rounds} rounds" + (" so far" if report.running else "")))
     if report.dates:
         ends = list(dict.fromkeys((report.dates[0], report.dates[-1])))
         rows.append(("Date", " to ".join(_day(each) for each in ends)))
     return rows
+
+
+def _range(numbers: Sequence[int]) -> str:
+    """What strategies have of something, which need not be the same."""
+    least, most = min(numbers), max(numbers)
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _day(date: str) -> str:
@@ -76,7 +82,7 @@ def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
     title = f"times as {unit.adjective}" if by == "bytes" else f"times as fast, in {unit.unit}"
     rows = [(title, "-" if bound == "unknown" else f"{SIGNS[bound]}{gain.mean:.2f}", f"{name} against {base}{sure}")]
     for what, word in (("bytes", "traffic"), ("seconds", "seconds" if real else "simulated seconds")):
-        mine, theirs = (median_interval(compared.spent_of(each, what))[0] for each in (name, base))
+        mine, theirs = medians(compared, name, base, what)
         ratio = f"{mine / theirs:.2f}" if np.isfinite(mine) and np.isfinite(theirs) and theirs else "-"
         texts = [
             f"{CURRENCIES[what].text(n)} {'MB' if what == 'bytes' else 's'}" if np.isfinite(n) else "not reached"

@@ -125,7 +125,7 @@ def render_page(report: ComparisonReport, summary: Summary | None = None, *, ref
     compared = report.comparison
     one = len(compared.names) == 1
     palette = Palette.of(compared.names, _places(compared))
-    known = Facts(report.client_names, report.real)
+    known = Facts(report.client_names, report.real, report.redrawn)
     values = [] if one else targets(compared)
     moved = moved_to(compared, values)
     ahead = [] if one or not values else [targets_section(compared, moved[compared.by])]

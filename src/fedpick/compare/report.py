@@ -152,6 +152,12 @@ class ComparisonReport:
         return self.comparison.of(self.comparison.baseline).real
 
     @property
+    def redrawn(self) -> bool:
+        """Whether each seed has data of its own."""
+        own = any(result.share.ndim == 2 for result in self.comparison.results)
+        return own or any(plain.get("redraw") for plain in self.experiments)
+
+    @property
     def client_names(self) -> tuple[str, ...]:
         """A name for each client."""
         first = self.comparison.results[0]

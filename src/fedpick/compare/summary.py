@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from fedpick.metrics import METRICS, Numbers, is_accuracy
-from fedpick.results import Interval, Result, Spread
+from fedpick.results import Interval, Result, Spread, median_interval
 from fedpick.validation import one_of, require
 
 
@@ -131,6 +131,20 @@ def totals(result: Result, what: str) -> Numbers:
         return np.broadcast_to(np.arange(result.rounds + 1.0), (len(result.runs), result.rounds + 1))
     spent = (costs["bytes_down"] + costs["bytes_up"]) / 1e6 if what == "bytes" else np.asarray(costs[what], float)
     return np.concatenate([np.zeros((len(spent), 1)), spent.cumsum(axis=1)], axis=1)
+
+
+def medians(compared: Compared, one: str, other: str, what: str | None = None) -> tuple[float, float]:
+    """What two strategies spend to the target: the medians over the seeds that both have.
+
+    Args:
+        compared: The comparison.
+        one: A strategy.
+        other: Another one.
+        what: What is spent; the comparison's own currency by default.
+    """
+    pairs = zip((one, other), compared.rows(one, other), strict=True)
+    mine, theirs = (median_interval(compared.spent_of(name, what)[rows])[0] for name, rows in pairs)
+    return mine, theirs
 
 
 def is_vague(gain: Interval) -> bool:

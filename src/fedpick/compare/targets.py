@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedpick.compare.answer import seeds_of
 from fedpick.compare.charts import Section, seeds_chart, shown_scale
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.summary import CURRENCIES, SIGNS
@@ -70,7 +71,9 @@ def speed_up_chart(compared: Comparison, moved: list[Comparison]) -> Chart | Non
     values = [one.threshold for one in moved]
     words = f"How many times as {moved[0].currency.adjective} as {compared.baseline}, "
     known = any(row["low"] < row["high"] for row in rows)
-    words += "with its 95 % interval." if known else "of one seed, with which nothing is sure."
+    one = all(seeds_of(compared, name) == 1 for name in compared.names if name != compared.baseline)
+    unknown = "of one seed, with which nothing is sure." if one else "without an interval: some runs never get there."
+    words += "with its 95 % interval." if known else unknown
     return Chart(
         "speed-up",
         "lines",
