@@ -9,7 +9,7 @@ from support.pages import comparison_report, curves, summary
 
 from fedpick.compare import COLUMNS, Comparison, ComparisonReport, load_report, remarks_on_test_set, render_page
 from fedpick.compare.facts import cards, describe, sweep_sections
-from fedpick.compare.targets import speed_up_chart, targets, winner_of
+from fedpick.compare.targets import most_spent, speed_up_chart, targets, winner_of
 from fedpick.storage import RunStore
 
 
@@ -326,5 +326,24 @@ def test_bounds_of_several_seeds_are_not_called_one_seed():
 
 
 def test_a_strategy_that_is_not_compared_is_named():
-    with pytest.raises(ValueError, match="^Comparison: name must be one of rand, fast, got 'powd'$"):
+    with pytest.raises(ValueError, match="Comparison: name must be one of rand, fast, got 'powd'"):
         compared(rand=[60, 61], fast=[30, 31]).speed_up("powd")
+
+
+def test_without_an_answer_no_card_is_sure_and_no_d_is_best():
+    found = compared(rand=[60, 61, 62], six=[30, 31, 32], twelve=[20, 21, 22])
+    assert cards(found, "six")[0][2].endswith("95 % sure for it alone")
+    for result in found.results[:1]:
+        result.metrics["loss"][:, -1] = 2.0
+    none = found.at(0.5)
+    assert none.answer.startswith("There is no answer. The loss of rand went from 1 to 2")
+    assert cards(none, "six")[0] == ("times as fast, in rounds", "1.97", "six against rand")
+    plains = [{"selector": {"kind": "pow-d", "d": d}} for d in (3, 6, 12)]
+    [section] = sweep_sections(none, plains)
+    assert section.text == "Which d is best is not known, as there is no answer."
+
+
+def test_who_does_not_get_there_is_drawn_behind_all_that_do():
+    found = compared(by="seconds", rand=[60, 61], fast=[99, None])
+    found.of("fast").records["seconds"][:] = np.array([[5.0], [1.0]])
+    assert most_spent(found) == 500 > np.nanmax(found.spent_of("fast")[:1])

@@ -16,6 +16,7 @@ from fedpick.text import counted, listed
 
 SURE = 0.95
 LITTLE = 1.1  # times as fast
+NONE = "There is no answer"  # what it begins with then
 
 
 def answer(compared: Compared) -> str:
@@ -26,9 +27,9 @@ def answer(compared: Compared) -> str:
     if not others:
         return f"There is nothing to compare {base} with.{advice(compared, faults)}"
     if base in faults:
-        return f"There is no answer.{advice(compared, faults)}"
+        return f"{NONE}.{advice(compared, faults)}"
     if compared.other_data and not compared.of(base).real:
-        return f"There is no answer: {compared.other_data}, and so are not of one task.{advice(compared, faults)}"
+        return f"{NONE}: {compared.other_data}, and so are not of one task.{advice(compared, faults)}"
     if compared.of(base).share.shape[-1] == 1:
         return "There is one client, so there is nothing to choose: all strategies train on it."
     if compared.says_nothing:

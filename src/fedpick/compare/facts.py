@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedpick.compare.answer import seeds_of
+from fedpick.compare.answer import NONE, seeds_of
 from fedpick.compare.charts import Section
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.report import ComparisonReport
@@ -77,7 +77,8 @@ def cards(compared: Comparison, name: str, real: bool = False) -> list[Card]:
     """
     base, by, unit = compared.baseline, compared.by, compared.currency
     gain, bound = compared.speed_up(name), compared.bound(name)
-    sure = "" if bound or is_vague(gain) else f": {gain.low:.2f} to {gain.high:.2f}, 95 % sure for it alone"
+    unsure = bound or is_vague(gain) or compared.answer.startswith(NONE)
+    sure = "" if unsure else f": {gain.low:.2f} to {gain.high:.2f}, 95 % sure for it alone"
     sure = ": one seed, with which nothing is sure" if name != base and seeds_of(compared, name) == 1 else sure
     title = f"times as {unit.adjective}" if by == "bytes" else f"times as fast, in {unit.unit}"
     rows = [(title, "-" if bound == "unknown" else f"{SIGNS[bound]}{gain.mean:.2f}", f"{name} against {base}{sure}")]
@@ -180,6 +181,8 @@ def _which(compared: Comparison, word: str, rows: Sequence[ChartRow]) -> str:
     base, superlative = compared.baseline, compared.currency.superlative
     if not rows:
         return f"Which {word} is best for {compared.goal} is not known: too few runs get there."
+    if compared.answer.startswith(NONE):
+        return f"Which {word} is best is not known, as there is no answer."
     best = max(rows, key=lambda row: float(row["y"]))
     if best["sign"] not in ("", SIGNS["at least"]):  # a run of its own is not there; the others' are upper bounds
         return f"Which {word} is the {superlative} is not known: some runs do not reach {compared.goal}."
