@@ -487,3 +487,25 @@ def test_data_beside_the_code_of_an_app_are_a_part_of_it(tmp_path):
     (folder / "data.csv").unlink()
     made_up([3, 4]).to_csv(folder / "runs.csv")  # what --csv writes is none
     assert read_app(folder).digest == plain
+
+
+def test_a_strategy_of_ones_own_that_was_edited_is_another_run(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    code = "from fedpick import pytree, PowerOfChoice\n\n@pytree\nclass Mine(PowerOfChoice):\n    'Mine.'\n"
+
+    def identities(text):
+        (tmp_path / "edited_strategy.py").write_text(text)
+        sys.modules.pop("edited_strategy", None)  # as in another process
+        importlib.invalidate_caches()
+        names = ["rand", "edited_strategy:Mine", "cooldown(edited_strategy:Mine)"]
+        return [run.identity for run in make_runs(read_app(EXAMPLE), names, clients=8, seeds=1)]
+
+    first = identities(code)
+    assert identities(code) == first
+    assert [one == other for one, other in zip(first, identities(f"{code}\n# 2"), strict=True)] == [True, False, False]
+
+
+def test_in_a_trial_clients_are_known_by_what_they_report_as_node_ids_are_random(tmp_path):
+    ours = Selecting(FedAvg(), Rand(m=2), identity="node")
+    trial = Trial(strategy="rand", seed=0, clients=4, folder=str(tmp_path))
+    assert trial.take_over(ours.adapter, 2).options.identity == "reported"

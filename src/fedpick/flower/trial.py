@@ -78,6 +78,7 @@ class Trial:
         """
         given = {each.name: getattr(adapter.options, each.name) for each in dataclasses.fields(Options)}
         given |= {"seed": self.seed, "clients": self.clients, "folder": self.folder}
+        given["identity"] = "reported"  # node ids are random in each run, and runs are paired by their clients
         given |= {name: max(given[name], PATIENCE) for name in ("wait", "poll_timeout")}
         strategy = adapter.wrapped.layers[0]
         found = Adapter(self.selector(adapter.selector, rounds), Options(**given), strategy, adapter.inside)

@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedpick import config
 from fedpick.flower import Trial
 from fedpick.flower.simulation.app import App
-from fedpick.registry import fitting_parameters, nearest, parameters_of, parse_name
+from fedpick.registry import fitting_parameters, is_address, load, nearest, parameters_of, parse_name
+from fedpick.storage import sum_of_code, sums_of_files
 from fedpick.validation import natural, require
 
 FORMAT = 1  # of the identity: raised when the same settings come to give other results
@@ -23,11 +24,13 @@ class AppRun:
         app: The app.
         settings: The run config.
         trial: The strategy and the seed; its folder is not set yet.
+        code: The sums of one's own code of the strategy, and of files that its parameters name.
     """
 
     app: App
     settings: dict[str, Any]
     trial: Trial
+    code: tuple[str, ...] = ()
 
     @property
     def strategy(self) -> str:
@@ -44,7 +47,7 @@ class AppRun:
     @property
     def identity(self) -> str:
         """A name for everything that decides the result."""
-        parts = [FORMAT, self.app.name, self.app.digest, self.settings, {**asdict(self.trial), "folder": ""}]
+        parts = [FORMAT, self.app.name, self.app.digest, self.settings, {**asdict(self.trial), "folder": ""}, *self.code]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -97,11 +100,23 @@ def make_runs(
         given = {parameter: value for parameter, value in own.items() if parameter in taken[name]}
         common = {"strategy": name, "clients": clients, "m": m, "rounds": rounds, "parameters": given}
         trials += [{**common, "d": each} for each in (d if d and "d" in taken[name] else (None,))]
+    codes = [
+        (*_code_of(trial["strategy"]), *sums_of_files(trial["parameters"].values()).values()) for trial in trials
+    ]
     found = []
     for seed in range(seeds):
         seeded = {**chosen, "seed": seed} if isinstance(chosen.get("seed"), int) else chosen
-        found += [AppRun(app, seeded, Trial(**trial, seed=seed, folder="")) for trial in trials]
+        for trial, code in zip(trials, codes, strict=True):
+            found.append(AppRun(app, seeded, Trial(**trial, seed=seed, folder=""), code))
     return found
+
+
+def _code_of(name: str) -> Iterator[str]:
+    """The sums of one's own code of a strategy and of those that it holds; fedpick's own has none."""
+    outer, held = parse_name(name)
+    yield from filter(None, [sum_of_code(load(outer))] if is_address(outer) else [])
+    for inner in held:
+        yield from _code_of(inner)
 
 
 def _check_range(name: str, value: int, low: int, high: int) -> None:
