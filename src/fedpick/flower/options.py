@@ -14,6 +14,7 @@ from fedpick.validation import check_kind, check_path, natural, one_of, require
 
 OWNER = "Selecting"
 MOST_CLIENTS = 10_000_000
+IDENTITIES = ("partition-id", "name", "node")  # what an identity begins with, before "="
 # What a run that resumes may change: how long it waits, and where it is kept.
 CHANGEABLE = ("wait", "poll_timeout", "quarantine", "min_clients", "outage", "folder")
 RESUME = "start the run again when clients are back, or mended: with a folder, it resumes"
@@ -76,6 +77,9 @@ class Options:
             if getattr(self, name) is not None:
                 check_kind(OWNER, name, getattr(self, name), Mapping, " of identities and numbers")
             for identity, size in (getattr(self, name) or {}).items():
+                if not isinstance(identity, str) or identity.partition("=")[0] not in IDENTITIES:
+                    rule = "by identity, such as 'partition-id=3' or 'name=Oslo'"
+                    raise ValueError(f"{OWNER}: {name} must be {rule}, got {shown(identity)}")
                 require(
                     OWNER, f"{name}[{identity!r}]", size, "finite and at least 0", lambda x: (x >= 0) & (x < math.inf)
                 )
