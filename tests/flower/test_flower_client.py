@@ -156,3 +156,13 @@ def test_the_app_of_federate_learns(tmp_path, name):
     assert result.metric("test_loss")[0, -1] < 0.95 * result.metric("test_loss")[0, 0]
     assert np.isfinite(result.metric("loss")[0, 1:]).all()
     assert result.metric("worst_loss")[0, -1] >= result.metric("mean_loss")[0, -1]
+
+
+def test_whole_numbers_and_truth_values_are_no_part_of_the_norm_as_on_the_server():
+    def model(w, batches):
+        arrays = {"w": np.full(4, w, np.float32), "batches": np.asarray(batches), "mask": np.ones(2, bool)}
+        return ArrayRecord({name: Array(values) for name, values in arrays.items()})
+
+    message, context = asked({"server-round": 1, "fedpick-poll": "norm"}, model(0.0, 0))
+    reply = answer(message, context, 7, None, train=lambda arrays, config: (model(0.5, 50), {"num-examples": 7}))
+    assert reply.content["metrics"]["norm"] == 1.0

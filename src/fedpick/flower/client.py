@@ -75,7 +75,8 @@ def _train_and_keep(arrays: ArrayRecord, settings: Mapping[str, Any], context: C
     trained, metrics = train(arrays, settings)
     context.state[ARRAYS] = trained
     context.state[METRICS] = MetricRecord({**metrics, "server-round": int(settings["server-round"])})
-    changes = [np.asarray(trained[key].numpy() - arrays[key].numpy(), np.float64) for key in arrays]
+    before = {key: values for key, array in arrays.items() if (values := array.numpy()).dtype.kind == "f"}
+    changes = [np.asarray(trained[key].numpy() - values, np.float64) for key, values in before.items()]
     return float(np.sqrt(sum(np.square(change).sum() for change in changes)))
 
 
