@@ -116,3 +116,10 @@ def test_differential_privacy_loses_a_client_and_goes_on():
     result = ours.start(grid, zeros(), num_rounds=1, timeout=0.3)
     assert np.isfinite(result.arrays["w"].numpy()).all()
     assert ours.history.rows[0].returned == 1
+
+
+def test_an_attribute_that_is_called_strategy_and_is_none_is_no_layer():
+    class Mine(flower.FedAvg):
+        strategy = "mean"
+
+    assert len(Selecting(Mine(), PowerOfChoice(m=3, d=6)).adapter.wrapped.layers) == 1

@@ -17,7 +17,7 @@ class Wrapped:
     def __init__(self, strategy: Strategy) -> None:
         self.layers: list[Any] = []  # the strategy, the one inside it, and so on
         inner: Any = strategy
-        while inner is not None and all(inner is not other for other in self.layers):
+        while isinstance(inner, Strategy) and all(inner is not other for other in self.layers):
             self.layers.append(inner)
             inner = getattr(inner, "strategy", None)
         self.given = [dict(vars(layer)) for layer in self.layers]
