@@ -217,6 +217,35 @@ def test_a_federation_after_a_run_with_both_default_folders_has_its_page(tmp_pat
     assert not list((tmp_path / "results" / "runs").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (
+            ["--clients", "3", "-m", "1", "-d", "2"],
+            "output must be a folder of federations with 3 clients, got {} with 2 clients; choose another (-o)",
+        ),
+        (
+            ["--clients", "2", "--rounds", "1"],
+            "rounds must be at least the 2 of this federation in {}, which would be lost, got 1; choose another (-o)",
+        ),
+        (
+            ["--strategy", "private(pow-d)"],
+            "strategy must hear exact losses, which the clients here do not disguise, got 'private(pow-d)'",
+        ),
+    ],
+)
+def test_what_would_not_fit_into_the_folder_is_refused_before_anything_is_started(
+    tmp_path, stand_ins, record, options, rule
+):
+    stand_ins(record=record)
+    output = str(tmp_path / "out")
+    first = CliRunner().invoke(app, [*FEDERATE, "--clients", "2", "--rounds", "2", "-o", output])
+    assert first.exit_code == 0, first.output
+    stand_ins(fails=True)
+    done = CliRunner().invoke(app, [*FEDERATE, *options, "-o", output])
+    assert (done.exit_code, done.output) == (1, f"federate: {rule.format(repr(output))}\n")
+
+
 def test_fewer_rounds_than_were_asked_for_are_an_error(tmp_path, stand_ins, record):
     stand_ins(record=record)
     done = CliRunner().invoke(app, [*FEDERATE, "--clients", "2", "--rounds", "3", "-o", str(tmp_path / "out")])

@@ -51,6 +51,7 @@ def federate(
     with cli_errors(debug, ended="; the SuperLink and the SuperNodes are stopped"), ending_signals():
         take_loopback()  # before the imports, which start threads
         from fedpick.compare import check_federations, check_page
+        from fedpick.config import unstructure
         from fedpick.flower.demo import build_selector
         from fedpick.registry import fitting_parameters
 
@@ -77,12 +78,17 @@ def federate(
             "poll-timeout": timeout,
             "train-timeout": timeout,
         }
-        build_selector(settings).init(clients)  # a mistake is an error before anything starts
+        selector = build_selector(settings)
+        selector.init(clients)  # a mistake is an error before anything starts
+        if hasattr(selector, "question"):
+            rule = "strategy must hear exact losses, which the clients here do not disguise"
+            raise ValueError(f"federate: {rule}, got {strategy!r}")
         if SHARED and not shared_loopback:
             rule = "--shared-loopback must be given where other users of this machine could reach the SuperLink"
             raise ValueError(f"federate: {rule} ({'; '.join(SHARED)}), got none")
         check_page(output, "federate")
-        check_federations(output, "federate")
+        plain = {"selector": unstructure(selector, "Selector"), "seeds": [seed], "rounds": rounds}
+        check_federations(output, "federate", clients, plain)
         _federate(settings, output, quiet)
 
 

@@ -15,7 +15,7 @@ from fedpick.config import Plain
 from fedpick.experiment import from_plain
 from fedpick.registry import nearest
 from fedpick.storage import RunStore, check_own, write_atomic
-from fedpick.text import shown
+from fedpick.text import counted, shown
 
 LOG = logging.getLogger("fedpick")
 PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
@@ -90,22 +90,34 @@ def check_page(folder: Path, owner: str = "compare") -> None:
     check_own(owner, folder, (PAGE, SUMMARY))
 
 
-def check_federations(folder: Path, owner: str) -> None:
-    """Raise where a folder holds simulations or a comparison: its page would not be of all federations in it.
+def check_federations(folder: Path, owner: str, clients: int, experiment: Plain) -> None:
+    """Raise where a folder holds what a federation would not fit to: its page is of all that is in it, side by side.
+
+    That is simulations, a comparison, federations of another number of clients, and the same with more rounds.
 
     Args:
         folder: The folder.
         owner: Who would add a federation, for the error message.
+        clients: Its number of clients.
+        experiment: Its selector, seeds and rounds, as runs are described.
     """
     kept = _glance(folder / SUMMARY)
-    found = "" if kept is None or kept["all_runs"] else "a comparison"
-    if not found and (folder / "runs").is_dir():
-        store = RunStore(folder)
-        runs = (store.load(identity) for identity in store.identities())
-        found = "simulations" if any(run is not None and "data" in run.about["experiment"] for run in runs) else ""
-    if found:
-        rule = "output must be a folder of federations alone"
-        raise ValueError(f"{owner}: {rule}, got {str(folder)!r} with {found}; choose another (-o)")
+    rule = "" if kept is None or kept["all_runs"] else "of federations alone, got {} with a comparison"
+    store = RunStore(folder) if (folder / "runs").is_dir() else None
+    for run in filter(None, map(store.load, store.identities())) if store else ():
+        about, number = run.about["experiment"], len(run.about.get("clients", ()))
+        if "data" in about:
+            rule = rule or "of federations alone, got {} with simulations"
+        elif number != clients:
+            rule = rule or f"of federations with {clients} clients, got {{}} with {counted(number, 'client')}"
+        elif all(about[name] == experiment[name] for name in ("selector", "seeds")) and (
+            about["rounds"] > experiment["rounds"]
+        ):
+            least = f"rounds must be at least the {about['rounds']} of this federation in {str(folder)!r}"
+            got = f"which would be lost, got {experiment['rounds']}"
+            raise ValueError(f"{owner}: {least}, {got}; choose another (-o)")
+    if rule:
+        raise ValueError(f"{owner}: output must be a folder {rule.format(repr(str(folder)))}; choose another (-o)")
 
 
 def read_summary(path: Path) -> Plain:
