@@ -5,7 +5,7 @@ import logging
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import strategy as flower
 from support.fake_grid import FakeGrid, only, plain_app, silent, zeros
 
@@ -308,3 +308,24 @@ def test_a_table_of_clients_from_before_durations_were_kept_is_read():
     np.testing.assert_array_equal(read.sizes(), table.sizes())
     assert np.isnan(read.expected_duration).all()
     assert not read.leaving.any()
+
+
+class Decaying(flower.FedAvg):
+    """Flower's own example of a strategy: it halves the learning rate as it goes."""
+
+    def configure_train(self, server_round, arrays, config, grid):
+        config["lr"] = float(config["lr"]) / 2
+        return super().configure_train(server_round, arrays, config, grid)
+
+
+def test_what_a_strategy_makes_of_the_training_config_survives(tmp_path):
+    def play(rounds, **more):
+        grid = FakeGrid(plain_app(), range(4))
+        ours = Selecting(Decaying(fraction_evaluate=0.0), Rand(m=1), wait=0.0, folder=tmp_path)
+        config = ConfigRecord({"lr": 1.0, "epochs": 2, **more})
+        ours.start(grid, zeros(), num_rounds=rounds, timeout=0.5, train_config=config)
+        sent = [m.content["config"] for _, m in grid.log if m.metadata.message_type == "train"]
+        return [(config["lr"], config["epochs"]) for config in sent]
+
+    assert play(2) == [(0.5, 2), (0.25, 2)]
+    assert play(4, epochs=3) == [(0.125, 3), (0.0625, 3)]  # what the strategy does not touch is as it is given now

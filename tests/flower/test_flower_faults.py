@@ -598,7 +598,10 @@ def test_a_strategy_with_a_start_of_its_own_takes_the_mixin():
         ({"size_cap": 0.5}, "Selecting: size_cap must be finite and at least 1, got 0.5"),
         ({"sizes": {"name=Oslo": -1}}, "Selecting: sizes['name=Oslo'] must be finite and at least 0, got -1"),
         *(
-            ({name: {who: 5}}, f"Selecting: {name} must be by identity, such as 'partition-id=3' or 'name=Oslo', got {who!r}")
+            (
+                {name: {who: 5}},
+                f"Selecting: {name} must be by identity, such as 'partition-id=3' or 'name=Oslo', got {who!r}",
+            )
             for name, who in (("sizes", "3"), ("sizes", 3), ("size_caps", "Oslo"))
         ),
         ({"identity": "key"}, "Selecting: identity must be one of 'reported', 'node', got 'key'"),

@@ -2,12 +2,13 @@
 
 import logging
 
+import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, MetricRecord
+from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 
-from fedpick import LocalLoss, strategy
+from fedpick import LocalLoss, Private, strategy
 from fedpick.compare import load_report
 from fedpick.flower import OutageError, Selecting
 from fedpick.flower.history import server_metrics
@@ -284,5 +285,93 @@ def test_evaluations_of_other_clients_in_equal_number_are_told(tmp_path):
         "clients in all rounds."
     )
     report = stored(tmp_path / "others", {0: away(1), 1: away(2)}, clients=4, evaluate=1.0, rounds=2)
-    assert report.remarks == (said,)
+    assert report.remarks == ("2 evaluations on clients could not be used: without a valid 'num-examples'.", said)
     assert stored(tmp_path / "same", {}, clients=4, evaluate=1.0, rounds=2).remarks == ()
+
+
+def test_losses_that_clients_do_not_disguise_are_told_and_are_no_trial(tmp_path, caplog):
+    private = Private(strategy("pow-d", m=2, d=4))
+    heard = "Private is to hear no exact losses, and a client reported 3 undisguised"
+    assert heard in stored(tmp_path / "bit", {}, rounds=2, selector=private).notes[0][1]
+    assert caplog.text.count("undisguised: its clients need a fedpick.flower.client.Privacy") == 1
+    laplace = Private(strategy("pow-d", m=2, d=4), mechanism="laplace", clip=7.0)
+    assert "Private is to hear no exact losses" in stored(tmp_path / "laplace", {}, selector=laplace).notes[0][1]
+    stale = Private(strategy("rpow-d", m=2, d=4))
+    assert "Private is to hear no exact losses" in stored(tmp_path / "stale", {}, selector=stale).notes[0][1]
+    with pytest.raises(ValueError, match=r"Selecting: Private is to hear no exact losses.* 'bit' and a clip of 10"):
+        stored(tmp_path / "trial", {}, strict=True, selector=private)
+
+
+def test_a_client_that_errs_in_the_roll_call_is_told_and_is_no_trial(tmp_path):
+    faults = dict.fromkeys([4, 5], only("query.loss", index_error))
+    told = "2 nodes took no part, without an answer to the roll call."
+    assert stored(tmp_path / "told", faults, rounds=1).remarks == (told,)
+    rule = "all clients must answer 'query.loss' messages, or fewer are compared, got errors from 2 of them"
+    with pytest.raises(ValueError, match=rf"^Selecting: {rule} \(error: IndexError: no such part\)"):
+        stored(tmp_path / "trial", faults, strict=True)
+
+
+def index_error(message, answer):
+    reply = Message(Error(code=2, reason="Traceback\nIndexError: no such part"), reply_to=message)
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("metrics", "why"),
+    [
+        (None, "error: RuntimeError: no disk"),
+        ({"eval_loss": 1.0}, "without a valid 'num-examples'"),
+        ({"eval_loss": float("nan"), "num-examples": 5}, "with a number that is not finite"),
+        ({"mse": 1.0, "rmse": 1.0, "num-examples": 5}, "without a loss or an accuracy among mse, rmse"),
+    ],
+)
+def test_evaluations_that_cannot_be_used_are_told_with_the_reason(tmp_path, metrics, why, caplog):
+    def evaluation(message, answer):
+        if metrics is None:
+            return Message(Error(code=2, reason="Traceback\nRuntimeError: no disk"), reply_to=message)
+        reply = answer()
+        reply.content["metrics"] = MetricRecord(metrics)
+        return reply
+
+    report = stored(tmp_path, dict.fromkeys(range(6), only("evaluate", evaluation)), evaluate=1.0, rounds=2)
+    assert report.remarks == (f"12 evaluations on clients could not be used: {why}.",)
+    assert caplog.text.count(f"cannot be used: {why}") == 1
+    if "nan" in str(metrics):  # a model that has come to NaN is none that was not evaluated
+        assert report.comparison.results[0].evaluated.tolist() == [0, 1, 2]
+
+
+def test_what_the_server_measures_under_no_known_name_is_told(tmp_path):
+    ours = Selecting(FedAvg(fraction_evaluate=0.0), strategy("rand", m=2), wait=0.1, folder=tmp_path)
+    grid = FakeGrid(plain_app(), range(4))
+    ours.start(grid, zeros(), num_rounds=2, timeout=0.5, evaluate_fn=lambda t, arrays: MetricRecord({"mse": 1.0}))
+    why = "without a loss or an accuracy among mse"
+    assert load_report(tmp_path).remarks == (f"3 evaluations on the server could not be used: {why}.",)
+
+
+class FirstAlone(FedAvg):
+    """A strategy that draws a node by itself."""
+
+    def configure_train(self, server_round, arrays, config, grid):
+        nodes, config["server-round"] = sorted(grid.get_node_ids())[:1], server_round
+        return self._construct_messages(RecordDict({"arrays": arrays, "config": config}), nodes, "train")
+
+
+def test_a_strategy_inside_that_trains_fewer_than_were_selected_is_told(caplog):
+    ours = Selecting(FirstAlone(fraction_evaluate=0.0), strategy("pow-d", m=3, d=6), wait=0.1)
+    ours.start(FakeGrid(plain_app(), range(6)), zeros(), num_rounds=2, timeout=0.5)
+    said = "FirstAlone trains 1 of the 3 clients that were selected"
+    assert ours.history.notes == {1: said}  # once
+    assert said in caplog.text
+
+
+def test_a_model_that_was_rolled_back_is_noted(tmp_path):
+    def ruin(message, answer):
+        reply = answer()
+        if message.content["config"]["server-round"] == 3:
+            reply.content["arrays"] = ArrayRecord({"w": Array(np.full(3, 1e9, np.float32))})
+        return reply
+
+    for rounds in (3, 5):  # also where it is the last thing that happens
+        folder = tmp_path / str(rounds)
+        report = stored(folder, {5: only("train", ruin)}, evaluate=1.0, rounds=rounds)
+        assert [why for _, why in report.notes if "back to the model after round 2, and quarantine" in why]

@@ -164,7 +164,13 @@ def test_runs_and_flower(total, tmp_path):
         "loss_range": (0.0, 1.0),
         "folder": None,
     }
-    options |= {"sizes": {"name=a": 1}, "size_caps": None, "size_cap": 2.0, "weights": "selection", "identity": "reported"}
+    options |= {
+        "sizes": {"name=a": 1},
+        "size_caps": None,
+        "size_cap": 2.0,
+        "weights": "selection",
+        "identity": "reported",
+    }
     calls = {
         "run": (lambda **given: run(**given), {"experiments": [], "folder": tmp_path / "run"}),
         "experiment": (lambda **given: Experiment(**given).identity(0), fields),

@@ -27,7 +27,7 @@ def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[S
     """
     missing = lost(names, results)
     said = f"{missing}, or could not be used." if missing else ""
-    found = (_missing(runs), _unanswered(runs), said, _evaluated(runs))
+    found = (_missing(runs), _unanswered(runs), said, _unusable(runs), _evaluated(runs))
     return tuple(filter(None, found))
 
 
@@ -106,7 +106,7 @@ def polls_of(run: StoredRun) -> tuple[PolledRound, ...]:
 def _missing(runs: Sequence[StoredRun]) -> str:
     """What clients do not say; runs of before do not tell."""
     told = [run.about["missing"] for run in runs if "missing" in run.about]
-    most = {name: max(each[name] for each in told) for name in told[0]} if told else {}
+    most = {name: max(each.get(name, 0) for each in told) for name in set().union(*told)}
     said = {
         "num-examples": "report no num-examples: the median of the others counts instead, and 1 where nobody does",
         "name": "report neither a name nor a partition-id: picks cannot be repeated, and who restarts is a new client",
@@ -114,7 +114,18 @@ def _missing(runs: Sequence[StoredRun]) -> str:
     found = [f"{most[name]} of {most['clients']} clients {what}." for name, what in said.items() if most.get(name)]
     if number := most.get("own name"):
         found.append(f"{counted(number, 'node')} took no part, with a name or partition-id that another one has.")
+    if number := most.get("answer"):
+        found.append(f"{counted(number, 'node')} took no part, without an answer to the roll call.")
     return " ".join(found)
+
+
+def _unusable(runs: Sequence[StoredRun]) -> str:
+    """How many evaluations could not be used, and why."""
+    counts: dict[tuple[str, str], int] = {}
+    for where, why, number in (each for run in runs for each in run.about.get("unusable", ())):
+        counts[where, why] = counts.get((where, why), 0) + number
+    said = (f"{counted(n, 'evaluation')} on {where} could not be used: {why}." for (where, why), n in counts.items())
+    return " ".join(said)
 
 
 def _unanswered(runs: Sequence[StoredRun]) -> str:

@@ -44,6 +44,7 @@ class ServerState:
     memory: Any = None  # the selector's; None before the first round
     watch: Watch = field(default_factory=Watch)  # over the model
     wrapped: dict[str, NDArray[Any]] = field(default_factory=dict)  # the wrapped strategy's, when it was saved
+    config: dict[str, Any] = field(default_factory=dict)  # what the wrapped strategy has changed in the training config
     first_model: str = ""  # a checksum of the model that the federation began with, when it was saved
 
     @property
@@ -61,7 +62,7 @@ class ServerState:
         }
         arrays = {f"{group}/{name}": values for group, named in groups.items() for name, values in named.items()}
         facts = {"rounds": self.rounds, "identities": self.clients.identities, "watch": self.watch.to_facts()}
-        return State(facts, arrays)
+        return State({**facts, "config": self.config}, arrays)
 
     @classmethod
     def from_state(cls, state: State, selector: Selector[Any], entries: Sequence[Mapping[str, Any]]) -> "ServerState":
@@ -86,6 +87,7 @@ class ServerState:
             jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in memory]),
             Watch.from_facts(state.facts["watch"]),
             group("strategy"),
+            dict(state.facts.get("config", {})),
             str(state.facts["first_model"]),
         )
 
@@ -176,6 +178,8 @@ class Checkpointer:
             "seconds": round(sum(row.seconds for row in state.history.rows), 3),
         }
         about["missing"] = state.clients.missing()
+        if state.history.unusable:
+            about["unusable"] = [[*which, number] for which, number in state.history.unusable.items()]
         if state.history.notes:
             about["notes"] = [[number, why] for number, why in state.history.notes.items()]
         identity = hashlib.sha256(self.owner.encode()).hexdigest()[:16]

@@ -60,6 +60,7 @@ class ClientTable:
         self.client_at: dict[int, int] = {}  # node -> client
         self.unknown_nodes: dict[int, tuple[int, int]] = {}  # node that did not say who it is -> failures, next call
         self.refused: dict[int, str] = {}  # node that reports another one's identity, or another than before
+        self.errors: dict[int, str] = {}  # of the apps of those who did not answer this run's first roll call, by node
         self.called = False  # whether this run of the server has called the roll; its first call waits
         self.warned = False  # that a client has no stable identity
         self._rows: dict[str, int] = {}
@@ -176,11 +177,13 @@ class ClientTable:
         return np.where(np.isnan(size), np.where(taken, median, 0.0), size)
 
     def missing(self) -> dict[str, int]:
-        """How many clients do not say what they should: their size, who they are, or that as nobody else."""
+        """How many clients do not say what they should: size, who they are, that as nobody else, or anything at all."""
         named = [identity for identity in self.identities if identity is not None]
         nameless = sum(name.startswith("node=") for name in named) if self.warned else 0
         sizeless = len(self._without_size())
-        return {"clients": len(named), "num-examples": sizeless, "name": nameless, "own name": len(self.refused)}
+        unheard = len(self.unknown_nodes.keys() - self.refused.keys())
+        missing = {"clients": len(named), "num-examples": sizeless, "name": nameless}
+        return {**missing, "own name": len(self.refused), "answer": unheard}
 
     def warn_of_claims(self) -> None:
         """Log each claim of a size that counts for less, and who makes none, once."""

@@ -8,6 +8,7 @@ import logging
 import math
 import re
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -66,6 +67,8 @@ class History:
     measured: dict[int, dict[str, float]] = field(default_factory=dict)  # rounds played -> metric -> value
     status: list[dict[str, float]] = field(default_factory=list)
     notes: dict[int, str] = field(default_factory=dict)  # rounds played -> what the strategy then changed, and why
+    pending: list[str] = field(default_factory=list)  # what is to be noted with the round under way
+    unusable: Counter[tuple[str, str]] = field(default_factory=Counter)  # evaluations of this run: where, why -> number
 
     def measure(self, values: Mapping[str, float]) -> None:
         """Enter metrics that were measured after the rounds played so far."""
@@ -79,10 +82,16 @@ class History:
         if hasattr(selector, "status"):
             self.status.append(selector.status(after))
         own: str | None = selector.explain(before, after) if hasattr(selector, "explain") else None
-        why = "; ".join(part for part in (*said, own) if part is not None) or None
-        if why is not None:
-            self.notes[len(self.rows)] = why
-        return why
+        return self.flush(*said, own)
+
+    def flush(self, *said: str | None) -> str | None:
+        """Enter what is to be noted with the last round, each part where it is not None; returns what was ``said``."""
+        parts, last = [part for part in said if part is not None], len(self.rows)
+        noted = [*([self.notes[last]] if last in self.notes else []), *self.pending, *parts]
+        self.pending = []
+        if noted:
+            self.notes[last] = "; ".join(noted)
+        return "; ".join(parts) or None
 
     def drop(self, rounds: int) -> None:
         """Forget the last rounds, in which nothing was learnt."""
@@ -199,6 +208,11 @@ def eval_losses(replies: Sequence[Message], clients: Mapping[str, int]) -> dict[
     """
     senders = {reply.metadata.reply_to_message_id: loss for reply in replies for loss in _eval_loss(reply)}
     return {clients[name]: loss for name, loss in senders.items() if name in clients}
+
+
+def is_known(metrics: Mapping[str, Any], training: bool = True) -> bool:
+    """Whether there is a number that is a model's loss or accuracy."""
+    return any(_named(metrics, word, training) is not None for word in WORDS)
 
 
 def _eval_loss(reply: Message) -> list[float]:

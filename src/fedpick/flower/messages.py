@@ -84,6 +84,17 @@ class FilteredGrid(Grid):
         return self.grid.run
 
 
+def changed(before: Mapping[str, Any], config: ConfigRecord) -> dict[str, Any]:
+    """What a strategy has changed in a config, but for the round and for bytes, which a checkpoint does not hold.
+
+    >>> changed({"lr": 1.0, "epochs": 2}, ConfigRecord({"lr": 0.5, "epochs": 2, "server-round": 1}))
+    {'lr': 0.5}
+    """
+    found = {name: value for name, value in config.items() if name != "server-round" and before.get(name) != value}
+    parts = ((name, value if isinstance(value, list) else [value]) for name, value in found.items())
+    return {name: found[name] for name, each in parts if not any(isinstance(part, bytes) for part in each)}
+
+
 def messages_by_seat(
     messages: Iterable[Message],
     clients: Mapping[int, int],

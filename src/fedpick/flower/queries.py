@@ -79,6 +79,7 @@ class Queries(NamedTuple):
             time.sleep(min(0.5, left))
         if first:
             table.called = True
+            table.errors = {node: why for node, why in faults.items() if node in listed and node not in answers}
             table.grow(len({self._identity(node, reply) for node, reply in answers.items()}))
         self._enter(answers)
         self._wait_for_enough()

@@ -50,11 +50,10 @@ class Recovery:
         for client in guilty:
             table.blame(client, state.rounds, self.quarantine)
         names = ", ".join(str(table.identities[client]) for client in guilty)
-        LOG.warning(
-            "fedpick round %d: the losses broke at once after a very large update; back to the model after round %d, "
-            "and quarantine for its sender: %s",
-            *(server_round, watch.good, names),
-        )
+        back = f"back to the model after round {watch.good}, and quarantine for its sender: {names}"
+        said = f"the losses broke at once after a very large update; {back}"
+        LOG.warning("fedpick round %d: %s", server_round, said)
+        state.history.pending.append(said)
         state.arrays, memory = self.good
         self.wrapped.roll_back(memory)
         watch.roll_back()

@@ -1,21 +1,26 @@
 """What clients report, in polls and of their training: whether all is there from which the strategy learns."""
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flwr.app import Message
+from flwr.app import Message, MetricRecord
 
-from fedpick.flower.history import RoundRow
+from fedpick.flower.history import History, RoundRow, is_known
 from fedpick.flower.options import Options
+from fedpick.flower.privacy import GRID
+from fedpick.flower.replies import error_text, printable, read_metric
 from fedpick.flower.selection import Choice
+from fedpick.flower.wrapped import Wrapped
 from fedpick.protocol import Losses, Report, Selection, Selector, needs, of_nonnegative_losses
 from fedpick.text import counted
 
 LOG = logging.getLogger("flwr.fedpick")
+NOT_NUMBERS = "with a number that is not finite"
 
 
 class ReportCheck:
@@ -30,7 +35,11 @@ class ReportCheck:
         self.strict = False
         self.said = False
         self.nonnegative = of_nonnegative_losses(selector)  # whom negative losses mislead; None once that is said
+        self.private = hasattr(
+            selector, "question"
+        )  # whether clients are to disguise their losses; False once it is said
         self.spent = False  # whether a client was silent because its privacy budget is spent, as it may be
+        self.fewer = False  # whether it is said that the strategy inside trains fewer than were selected
         self.fault = ""  # why a client did not answer, the last time
 
     def __call__(
@@ -46,7 +55,8 @@ class ReportCheck:
             answers: What the candidates said.
         """
         missing = self._missing(memory, selection, report, replies) if replies and not self.said else ""
-        found = (self._unheard(missing) if missing else None, self._negative(report, answers))
+        found = [self._unheard(missing) if missing else None, self._negative(report, answers)]
+        found.append(self._undisguised(report, answers))
         return "; ".join(filter(None, found)) or None
 
     def _unheard(self, missing: str) -> str:
@@ -58,12 +68,17 @@ class ReportCheck:
         LOG.warning("fedpick: %s: it chooses without", said)
         return said
 
-    def check_clients(self, refused: Mapping[int, str]) -> None:
+    def check_clients(self, refused: Mapping[int, str], errors: Mapping[int, str]) -> None:
         """Raise, where this is ``strict``, if nodes were refused for who they say they are: fewer clients would play.
 
         Args:
             refused: What they say, by node.
+            errors: Those of the others' apps in the first roll call, by node.
         """
+        if self.strict and errors:
+            rule = f"all clients must answer {self.options.query!r} messages, or fewer are compared"
+            got = f"errors from {len(errors)} of them ({next(iter(errors.values()))})"
+            raise ValueError(f"Selecting: {rule}, got {got}; see the app, and num-supernodes")
         if self.strict and refused:
             rule = "clients must each report a name or partition-id of their own, as context.node_config has it"
             which = sorted(set(refused.values()))[0]
@@ -78,6 +93,26 @@ class ReportCheck:
         self.nonnegative = None
         LOG.warning("fedpick: %s: it may choose the wrong clients", said)
         return said
+
+    def _undisguised(self, report: Report, answers: Losses) -> str | None:
+        """Whether a loss was heard that no client says who disguises its own as the strategy wants."""
+        if not self.private:
+            return None
+        strategy: Any = self.selector
+        of_bits = strategy.mechanism == "bit"
+        heard = np.asarray(report.loss if strategy.poll == "none" else answers, np.float64)
+        steps = heard / (1.0 if of_bits else float(strategy.clip) / GRID)
+        plain = np.abs(steps - np.rint(steps)) > 1e-3 + 1e-6 * np.abs(steps)  # which float32 rounds
+        plain |= of_bits & (heard > 1)
+        if not plain.any():
+            return None
+        self.private = False
+        said = f"{type(strategy).__name__} is to hear no exact losses, and a client reported {heard[plain][0]:.6g}"
+        if self.strict:
+            alike = f"with the mechanism {strategy.mechanism!r} and a clip of {strategy.clip:g}"
+            raise ValueError(f"Selecting: {said}; the app's clients need a fedpick.flower.client.Privacy {alike}")
+        LOG.warning("fedpick: %s undisguised: its clients need a fedpick.flower.client.Privacy", said)
+        return f"{said} undisguised"
 
     def check_poll(self, rows: Sequence[RoundRow], choice: Choice | None = None, clients: int = 0) -> None:
         """Raise, where this is ``strict``, if no poll has had a valid answer and half of the clients were asked by now.
@@ -101,6 +136,58 @@ class ReportCheck:
         rule = f"{kind!r} messages must be answered with a valid {which!r} for {owner}, which polls"
         got = f"got none from the {len(asked)} clients that were asked{f' ({self.fault})' if self.fault else ''}"
         raise ValueError(f"Selecting: {rule}, {got}; see the app's {kind!r} handler, and poll_loss and loss_range")
+
+    def check_sent(self, wrapped: Wrapped, sent: int, selected: int, history: History) -> None:
+        """Say once that the strategy inside trains fewer than were selected, as one does that draws nodes by itself.
+
+        Args:
+            wrapped: The strategy.
+            sent: How many messages it sends.
+            selected: How many clients were selected.
+            history: Where it is noted.
+        """
+        if sent < selected and not self.fewer:
+            self.fewer = True
+            name = type(wrapped.layers[-1]).__name__
+            said = f"{name} trains {sent} of the {selected} clients that were selected"
+            LOG.warning("fedpick: %s", said)
+            history.pending.append(said)
+
+    def check_evaluations(
+        self, replies: Sequence[Message], usable: Sequence[Message], key: str, history: History
+    ) -> None:
+        """Count the evaluations on clients that cannot be used, and say why, each reason once.
+
+        Args:
+            replies: All of them.
+            usable: Those that can be averaged.
+            key: The metric by which they are.
+            history: Where they are counted; where all are of a model that has come to NaN, it measures that.
+        """
+        used = {id(reply) for reply in usable}
+        for reply in (reply for reply in replies if id(reply) not in used):
+            self._unusable("clients", _why_unusable(reply, key), history)
+        if not usable and any(_why_unusable(reply, key) == NOT_NUMBERS for reply in replies):
+            history.measure({"loss": math.nan})
+        self.check_names([next(iter(reply.content.metric_records.values())) for reply in usable], "clients", history)
+
+    def check_names(self, records: Sequence[MetricRecord], where: str, history: History) -> None:
+        """The same for evaluations in which no number is a loss or an accuracy by its name.
+
+        Args:
+            records: Their metrics.
+            where: "clients" or "the server".
+            history: Where they are counted.
+        """
+        for record in records:
+            if not is_known(record, training=where == "clients"):
+                names = ", ".join(sorted(set(record) - {"num-examples"})) or "nothing"
+                self._unusable(where, printable(f"without a loss or an accuracy among {names}"), history)
+
+    def _unusable(self, where: str, why: str, history: History) -> None:
+        if not history.unusable[where, why]:
+            LOG.warning("fedpick: an evaluation on %s cannot be used: %s", where, why)
+        history.unusable[where, why] += 1
 
     def _missing(self, memory: Any, selection: Selection, report: Report, replies: Sequence[Message]) -> str:
         """The name of a metric that the strategy learns from and no reply has; "" where there is none."""
@@ -135,3 +222,13 @@ class ReportCheck:
         told = report._replace(loss=jnp.where(selection.weights > 0, jnp.float32(1), report.loss))
         found = (jax.tree.leaves(self.selector.observe(memory, selection, each)) for each in (told, report))
         return not all(np.array_equal(one, other, equal_nan=True) for one, other in zip(*found, strict=True))
+
+
+def _why_unusable(reply: Message, key: str) -> str:
+    """Why an evaluation cannot be averaged."""
+    if reply.has_error():
+        return error_text(reply)
+    records = list(reply.content.metric_records.values()) if reply.has_content() else []
+    if len(records) != 1:
+        return f"with {len(records)} records of metrics, and not one"
+    return NOT_NUMBERS if read_metric(reply, key) >= 0 else f"without a valid {key!r}"

@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Strategy
 from fedpick.flower.checkpoint import Checkpointer, ServerState
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.history import History, client_metrics, eval_losses, evaluators, has_loss, server_metrics
-from fedpick.flower.messages import FilteredGrid, messages_by_seat
+from fedpick.flower.messages import FilteredGrid, changed, messages_by_seat
 from fedpick.flower.options import Options
 from fedpick.flower.queries import Queries
 from fedpick.flower.recovery import Recovery
@@ -108,6 +108,7 @@ class Adapter:
         if server_round <= self.skip:
             return []
         arrays = self.state.arrays if self.recovery.rolled_back else arrays
+        config.update(self.state.config if self.skip else {})  # as the strategy had changed it
         self.skip, self.state.arrays = 0, arrays
         queries = self._queries(server_round, grid)
         self.check_updates()
@@ -122,8 +123,11 @@ class Adapter:
         if nodes and self.wrapped.setting("fraction_train", 1.0) != 0:  # 0: the strategy trains nobody
             chosen, number = FilteredGrid(grid, list(nodes.values())), len(nodes)
             with self.wrapped.override(fraction_train=1.0, min_train_nodes=number, min_available_nodes=number):
+                given = dict(config)
                 sent = list(self.inside.configure_train(server_round, arrays, config, chosen))
+            self.state.config |= changed(given, config)
             messages = messages_by_seat(sent, choice.seats, nodes, announced(self.selector, self.state.memory, True))
+            self.check_reports.check_sent(self.wrapped, len(messages), number, self.state.history)
         self.current = Round(choice, messages, began, {name: array.numpy() for name, array in arrays.items()})
         LOG.info("fedpick round %d: %s", server_round, choice.describe(self.state.clients.identities))
         return list(messages.values())
@@ -209,6 +213,7 @@ class Adapter:
         self.state.watch.hear("evaluate", losses, self.state.rounds)
         self.recovery.judge(self.state, server_round)
         usable = usable_evaluations(answers, clients, key)
+        self.check_reports.check_evaluations(answers, usable, key, self.state.history)
         if not usable:
             return None
         bound_examples(usable, key, self.options.size_cap)
@@ -222,6 +227,7 @@ class Adapter:
         def evaluate_and_record(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             found = None if server_round < self.skip else evaluate(server_round, arrays)
             if found is not None:
+                self.check_reports.check_names([found], "the server", self.state.history)
                 self.state.history.measure(measured := server_metrics(found, self.check_reports.strict))
                 if server_round == self.state.rounds and has_loss(found):
                     self.state.watch.hear("server", {SERVER: measured["test_loss"]}, server_round)
@@ -247,14 +253,6 @@ class Adapter:
             self.state.wrapped = self.wrapped.memory()
             self.checkpointer.save(self.state, at_end)
 
-    def summary(self) -> None:
-        """Log the selector with its options in the form of Flower's summaries, and the strategy's own settings."""
-        own = self.options
-        LOG.info("\t├──> fedpick: %r, seed %d, weights: %s", self.selector, own.seed, own.weights)
-        LOG.info("\t│\t├── polls: %s, %g s each; if nobody answers: %s", own.query, own.poll_timeout, own.fallback)
-        LOG.info("\t│\t└── the fraction and minimum of nodes to train, and their weights, below do not count")
-        self.inside.summary()
-
     def _queries(self, server_round: int, grid: Grid) -> Queries:
         keys = (self.wrapped.arrays_key, self.wrapped.setting("configrecord_key", "config"))
         return Queries(grid, self.state, self.options, server_round, *keys)
@@ -265,7 +263,7 @@ class Adapter:
         known = state.clients.named() if first else set()
         wanted = max(self.options.clients or 0, self.selector.m or 1, self.wrapped.setting("min_available_nodes", 1))
         queries.roll_call(wanted, again="leaving" in needs(self.selector))
-        self.check_reports.check_clients(state.clients.refused)
+        self.check_reports.check_clients(state.clients.refused, state.clients.errors)
         here = {state.clients.identities[client] for client in state.clients.node_of}
         if known and here and not known & here:
             rule = "must be of this federation, and none of the clients that are here is of it"

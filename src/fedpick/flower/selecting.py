@@ -1,5 +1,6 @@
 """``Selecting``: a Flower strategy around any Flower strategy, whose clients are chosen by a selector."""
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,6 +16,8 @@ from fedpick.flower.round import Adapter, Aggregated
 from fedpick.flower.trial import TRIAL
 from fedpick.protocol import Selector, check_strategy
 from fedpick.text import shown
+
+LOG = logging.getLogger("flwr.fedpick")
 
 
 class SelectingMixin(Strategy):
@@ -72,6 +75,7 @@ class SelectingMixin(Strategy):
             self._adapter.check_updates(at_end=True)
             if self._adapter.recovery.rolled_back:  # what was measured after the last round shows that it was ruined
                 result.arrays = self._adapter.state.arrays
+            self._adapter.state.history.flush()
             self._adapter.save(at_end=True)  # with what was measured after the last round
         finally:
             self._adapter.end()
@@ -94,7 +98,12 @@ class SelectingMixin(Strategy):
         return self._adapter.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        self._adapter.summary()
+        """Log the selector with its options in the form of Flower's summaries, and the strategy's own settings."""
+        own = self._adapter.options
+        LOG.info("\t├──> fedpick: %r, seed %d, weights: %s", self._adapter.selector, own.seed, own.weights)
+        LOG.info("\t│\t├── polls: %s, %g s each; if nobody answers: %s", own.query, own.poll_timeout, own.fallback)
+        LOG.info("\t│\t└── the fraction and minimum of nodes to train, and their weights, below do not count")
+        self._adapter.inside.summary()
 
 
 @dataclass(eq=False, repr=False)

@@ -47,7 +47,14 @@ class AppRun:
     @property
     def identity(self) -> str:
         """A name for everything that decides the result."""
-        parts = [FORMAT, self.app.name, self.app.digest, self.settings, {**asdict(self.trial), "folder": ""}, *self.code]
+        parts = [
+            FORMAT,
+            self.app.name,
+            self.app.digest,
+            self.settings,
+            {**asdict(self.trial), "folder": ""},
+            *self.code,
+        ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -100,9 +107,7 @@ def make_runs(
         given = {parameter: value for parameter, value in own.items() if parameter in taken[name]}
         common = {"strategy": name, "clients": clients, "m": m, "rounds": rounds, "parameters": given}
         trials += [{**common, "d": each} for each in (d if d and "d" in taken[name] else (None,))]
-    codes = [
-        (*_code_of(trial["strategy"]), *sums_of_files(trial["parameters"].values()).values()) for trial in trials
-    ]
+    codes = [(*_code_of(trial["strategy"]), *sums_of_files(trial["parameters"].values()).values()) for trial in trials]
     found = []
     for seed in range(seeds):
         seeded = {**chosen, "seed": seed} if isinstance(chosen.get("seed"), int) else chosen
