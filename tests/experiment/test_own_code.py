@@ -172,3 +172,35 @@ def test_installed_code_has_no_sources():
     assert sources_of([Rand(m=2), LOCAL, np.zeros]) == ()
     assert sum_of_code(Rand) == ""
     assert [name for name, _ in sources_of(played)] == [f"{__name__}:played"]
+
+
+def test_classes_of_one_name_in_two_files_are_played_apart(tmp_path, monkeypatch):
+    selectors = []
+    for sign in (1, -1):
+        (tmp_path / f"{sign}").mkdir()
+        name = own_module(tmp_path / f"{sign}", monkeypatch, STRATEGY.format(sign=sign))
+        selectors.append(importlib.import_module(name).Ranked(m=2))
+    found = run([Experiment(*PROBLEM, each, LOCAL, rounds=3) for each in selectors], tmp_path / "runs")
+    assert list(map(chosen, found)) == [[2, 3], [0, 1]]
+
+
+def test_what_is_derived_from_a_class_of_fedpick_is_another_run(tmp_path, monkeypatch):
+    text = """
+import jax, jax.numpy as jnp
+from fedpick import pytree
+from fedpick.sim import Failures, Server
+
+@pytree
+class Still(Server):
+    def combine(self, weights, trained, before): return jax.tree.map(jnp.zeros_like, before)
+
+@pytree
+class Storm(Failures):
+    def __call__(self, key, t, K): return jnp.ones(K, bool)
+"""
+    module = importlib.import_module(own_module(tmp_path, monkeypatch, text))
+    worlds = [{}, {"server": module.Still()}, {"failures": module.Storm()}]
+    (moved, *rest) = run(
+        [Experiment(*PROBLEM, Rand(m=2), LOCAL, rounds=3, **each) for each in worlds], tmp_path / "runs"
+    )
+    assert [np.ptp(one.metrics["loss"]) > 0 for one in (moved, *rest)] == [True, False, False]

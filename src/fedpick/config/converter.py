@@ -56,8 +56,7 @@ def unstructure(value: Any, role: str = "") -> Any:
     {'kind': 'rand', 'm': 3}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = types_of(type(value)).items()
-        plain = {name: unstructure(getattr(value, name), item_role(kind)) for name, kind in fields}
+        plain = {name: _unstructure_field(getattr(value, name), kind) for name, kind in types_of(type(value)).items()}
         if not role:
             return plain
         name = registry.name_of(role, value)
@@ -78,6 +77,13 @@ def unstructure(value: Any, role: str = "") -> Any:
     if numbers.ndim == 0 and not np.isfinite(numbers):
         return str(numbers)  # which JSON has no number for
     return numbers.tolist()
+
+
+def _unstructure_field(value: Any, annotation: Any) -> Any:
+    """A field as plain data; an object of another class than the one that the field declares has its address."""
+    plain, declared = unstructure(value, item_role(annotation)), (annotation, *get_args(annotation))
+    other = dataclasses.is_dataclass(type(value)) and not item_role(annotation) and type(value) not in declared
+    return {"kind": registry.address_of(type(value)), **plain} if other else plain
 
 
 def describe(value: Any, role: str = "Selector") -> str:

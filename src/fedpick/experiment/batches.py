@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fedpick.config import leaves as leaves_of
 from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment, content_of
 from fedpick.results import Result
 from fedpick.sim import Federation, federations_of, simulate
@@ -161,9 +162,9 @@ def _program(point: Experiment, **other: Any) -> str:
     leaves, tree = jax.tree.flatten(_traced(point))
     plain = {**point.to_plain(), "seeds": [], "name": "", **other}
     plain["metrics"] = {**plain["metrics"], "target": None, "value": None}
-    for part in ("selector", "local", "server"):
-        del plain[part]
-    return _text([plain, str(tree), [np.asarray(leaf).dtype.kind for leaf in leaves]])
+    traced = leaves_of({part: plain.pop(part) for part in ("selector", "local", "server")})
+    kinds = {path: kind for path, kind in traced.items() if path.endswith("kind")}  # a tree has no modules
+    return _text([plain, str(tree), kinds, [np.asarray(leaf).dtype.kind for leaf in leaves]])
 
 
 def _shape(point: Experiment) -> str:
