@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedpick import Rand
-from fedpick.experiment import Experiment, run
+from fedpick.experiment import Experiment, from_plain, run
 from fedpick.sim import Local, Logistic, Quadratic, QuadraticModel, TraceFile, simulate
 from fedpick.storage import sources_of, sum_of_code
 
@@ -138,7 +138,7 @@ def experiment_again(module):
 
 TYPED = """
 import sys, tempfile
-from fedpick.experiment import Experiment, run
+from fedpick.experiment import Experiment, from_plain, run
 from fedpick.sim import Local, Quadratic, QuadraticModel
 
 folder = tempfile.mkdtemp()
@@ -204,3 +204,15 @@ class Storm(Failures):
         [Experiment(*PROBLEM, Rand(m=2), LOCAL, rounds=3, **each) for each in worlds], tmp_path / "runs"
     )
     assert [np.ptp(one.metrics["loss"]) > 0 for one in (moved, *rest)] == [True, False, False]
+
+
+def test_a_strategy_with_an_array_of_its_own_is_stored(tmp_path, monkeypatch):
+    text = STRATEGY.replace("m: int = static()", "m: int = static()\n    prior: Float[Array, ' K']")
+    text = "from jaxtyping import Array, Float" + text.replace("jnp.arange(clients.size.shape[0])", "self.prior")
+    name = own_module(tmp_path, monkeypatch, text.format(sign="1"))
+    plain = Experiment(*PROBLEM, Rand(m=2), LOCAL, rounds=3).to_plain()
+    selectors = [{"kind": f"{name}:Ranked", "m": 2, "prior": prior} for prior in ([0, 0, 1, 2], [2, 1, 0, 0.5])]
+    found = run(from_plain({**plain, "selector": selectors}), tmp_path / "runs")
+    assert list(map(chosen, found)) == [[2, 3], [0, 1]]
+    assert run(from_plain({**plain, "selector": selectors[0]}), tmp_path / "runs")[0].runs == [{"seed": 0}]
+    assert len(list((tmp_path / "runs" / "runs").iterdir())) == 2

@@ -13,6 +13,7 @@ import numpy as np
 
 from fedpick.config import leaves as leaves_of
 from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment, content_of
+from fedpick.pytrees import leaves_by_name, whole_fields
 from fedpick.results import Result
 from fedpick.sim import Federation, federations_of, simulate
 
@@ -164,7 +165,9 @@ def _program(point: Experiment, **other: Any) -> str:
     plain["metrics"] = {**plain["metrics"], "target": None, "value": None}
     traced = leaves_of({part: plain.pop(part) for part in ("selector", "local", "server")})
     kinds = {path: kind for path, kind in traced.items() if path.endswith("kind")}  # a tree has no modules
-    return _text([plain, str(tree), kinds, [np.asarray(leaf).dtype.kind for leaf in leaves]])
+    names = whole_fields(point.selector)
+    whole = {name: np.asarray(leaf).tolist() for name, leaf in leaves_by_name(point.selector) if name in names}
+    return _text([plain, str(tree), kinds, whole, [np.asarray(leaf).dtype.kind for leaf in leaves]])
 
 
 def _shape(point: Experiment) -> str:

@@ -19,7 +19,7 @@ from fedpick.experiment.code import check_current, own_code
 from fedpick.experiment.devices import make_devices
 from fedpick.experiment.metrics import Metrics
 from fedpick.protocol import Selector, check_strategy
-from fedpick.pytrees import leaves_by_name
+from fedpick.pytrees import leaves_by_name, whole_fields
 from fedpick.storage import sources_of
 from fedpick.text import shown
 from fedpick.validation import check_kind, flag, require
@@ -28,7 +28,7 @@ FORMAT = 2  # of the identity: raised when the same settings come to give other 
 MOST_SEEDS = 100_000
 MOST_RUNS = 1_000_000
 _PARTS = {"local": sim.Local, "server": sim.Server, "failures": sim.Failures, "devices": sim.Devices}
-KINDS: dict[str, type[Any]] = {**_PARTS, "liars": sim.Liars, "seeds": tuple, "name": str}
+KINDS: dict[str, type[Any]] = {**_PARTS, "liars": sim.Liars, "metrics": Metrics, "seeds": tuple, "name": str}
 EXTENT = (20_000, 100, 10)  # samples, inputs and outputs of data that do not say theirs
 
 
@@ -86,9 +86,10 @@ class Experiment:
         for name, kind in KINDS.items():
             check_kind("experiment", name, getattr(self, name), kind)
         check_strategy("experiment", self.selector)
+        whole = whole_fields(self.selector)
         for part in ("selector", "local", "server"):
             for name, leaf in leaves_by_name(getattr(self, part)):
-                if np.ndim(leaf):
+                if np.ndim(leaf) and not (part == "selector" and name in whole):
                     rule = "one value: several are several experiments, or a list in a file"
                     raise ValueError(f"experiment: {part}.{name} must be {rule}, got {shown(leaf)}")
         flag("experiment", "redraw", self.redraw)
