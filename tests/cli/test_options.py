@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from fedpick import strategy
 from fedpick.cli import app
+from fedpick.compare import load_report, write_report
 
 TOML = """
 rounds = 2
@@ -106,6 +107,18 @@ def test_what_would_not_count_is_refused(case, tmp_path):
 def test_a_field_of_a_table_that_was_set_may_be_set_after_it():
     done = fedpick("run", "plain.toml", "-q", "--set", 'selector={kind="rand", m=1}', "--set", "selector.m=2")
     assert done.exit_code == 0, done.output
+
+
+def test_names_may_be_given_in_one_option_or_in_several():
+    several = ("--strategies", "rand", "--strategy", "full")
+    assert fedpick("compare", "mine.npz", *several, "--rounds", "2", "--seeds", "1", "-q", "--x", "x").exit_code == 0
+    report = load_report("comparison")  # the folder as a text, as in a notebook
+    assert report.comparison.names == ("rand", "full")
+    assert write_report(report, "again")[1] == Path("again/summary.json")
+    wrong = fedpick("compare", "mine.npz", "--metrics", "f1", "--metrics", "nope")
+    assert "metrics must be among f1, auc, calibration, or my.module:metric, got 'nope'" in wrong.stderr
+    assert "f0" in fedpick("arena", "--strategies", "f0", "--strategies", "rand").stderr
+    assert "must hold nope" in fedpick("data", "describe", "mine.npz", "--x", "nope", "--x", "x").stderr
 
 
 def test_a_comparison_is_found_by_the_name_that_it_was_given():

@@ -19,7 +19,9 @@ from fedpick.registry import ROLES
 
 _TASKS = ", ".join(name for name in ROLES["Data"] if name != "arrays")
 Task = Annotated[str, typer.Argument(help=f"{_TASKS}, a .toml file, or your data: .npz, .csv, .parquet, a folder.")]
-X = Annotated[str | None, typer.Option("--x", help="Columns of inputs: names with commas, or 'pixel*'.")]
+X = Annotated[
+    list[str] | None, typer.Option("--x", help="Columns of inputs: names with commas, or 'pixel*'; repeatable.")
+]
 Y = Annotated[str | None, typer.Option("--y", help="Column of labels.", show_default="y, label, target, class, ...")]
 Client = Annotated[
     str | None, typer.Option("--client", help="Column of clients.", show_default="client, user, device, ...")
@@ -224,10 +226,10 @@ def check_filled(command: str, **options: str | None) -> None:
             raise ValueError(f"{command}: {name} must not be empty, got {value!r}")
 
 
-def columns(x: str | None, y: str | None, client: str | None, standardize: bool) -> dict[str, Any]:
+def columns(x: list[str] | None, y: str | None, client: str | None, standardize: bool) -> dict[str, Any]:
     """The options about columns as ``Choices`` has them."""
     check_filled("fedpick", y=y, client=client)
-    names = tuple(name.strip() for name in x.split(",")) if x is not None else ()
+    names = tuple(name.strip() for name in ",".join(x).split(",")) if x is not None else ()
     return {"x": names, "y": y, "client": client, "standardize": standardize or None}
 
 

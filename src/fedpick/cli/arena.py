@@ -24,7 +24,8 @@ def arena(
         list[str] | None, typer.Option("--strategy", help="Enter this one, too: a name, or my.module:Mine.")
     ] = None,
     strategies: Annotated[
-        str | None, typer.Option(help="Names with commas.", show_default="all of the arena, or six in the small one")
+        list[str] | None,
+        typer.Option(help="Names with commas; repeatable.", show_default="all of the arena, or six in the small one"),
     ] = None,
     families: Annotated[
         str | None, typer.Option(help="Families with semicolons; see --list.", show_default="those of the suite")
@@ -82,7 +83,7 @@ def arena(
 
 def _play(
     strategy: list[str] | None,
-    strategies: str | None,
+    strategies: list[str] | None,
     families: str | None,
     full: bool,
     seeds: int | None,
@@ -95,7 +96,7 @@ def _play(
     from fedpick.storage import device, versions
 
     chosen, left_out = _chosen(families, FAMILIES, full)
-    given = split_names(strategies) if strategies is not None else STRATEGIES if full else split_names(SMALL)
+    given = split_names(",".join(strategies)) if strategies is not None else STRATEGIES if full else split_names(SMALL)
     names = list(dict.fromkeys([*given, *(name.strip() for name in strategy or ())]))
     for name in names:
         fitting_parameters(name)  # raises where it is none

@@ -54,11 +54,11 @@ Examples:
 def compare(
     task: Task = "synthetic",
     strategies: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--strategies",
             "--strategy",
-            help="Names with commas (see `fedpick strategies`), cooldown(pow-d), or my_module:MyStrategy.",
+            help="Names with commas (see `fedpick strategies`), cooldown(pow-d), or my_module:MyStrategy; repeatable.",
         ),
     ] = None,
     m: Annotated[int | None, typer.Option("-m", "--seats", help="Clients per round.", show_default="K/10")] = None,
@@ -76,8 +76,10 @@ def compare(
         ),
     ] = None,
     metrics: Annotated[
-        str | None,
-        typer.Option(help=f"Also measured on the test set: {', '.join(ROLES['Metric'])}, or my_module:metric."),
+        list[str] | None,
+        typer.Option(
+            help=f"Also measured on the test set: {', '.join(ROLES['Metric'])}, or my_module:metric; repeatable."
+        ),
     ] = None,
     by: By = "rounds",
     eta: Annotated[float | None, typer.Option(help="Learning rate.", show_default="task-specific")] = None,
@@ -151,7 +153,7 @@ def compare(
         from fedpick.validation import one_of
 
         began, shown = time.monotonic(), not (quiet or as_json)
-        names_given = tuple(dict.fromkeys(split_names(strategies))) if strategies is not None else ()
+        names_given = tuple(dict.fromkeys(split_names(",".join(strategies)))) if strategies is not None else ()
         value, percent = number(target), str(target).endswith("%")
         one_of("compare", "by", by, tuple(CURRENCIES))
         check_csv("compare", csv)
@@ -169,7 +171,7 @@ def compare(
             if failed:
                 raise ValueError(failed)
             return
-        measured, metric = metrics_asked(metrics, metric, _metrics_of(task))
+        measured, metric = metrics_asked(None if metrics is None else ",".join(metrics), metric, _metrics_of(task))
         choices = Choices(
             strategies=names_given,
             m=m,

@@ -28,7 +28,7 @@ ACCURACY_FIRST = ("test_accuracy", "mean_accuracy", "loss", "test_loss")
 
 
 def load_report(
-    folder: Path,
+    folder: str | Path,
     *,
     name: str | None = None,
     where: Sequence[str] = (),
@@ -50,6 +50,7 @@ def load_report(
         by: "rounds", "bytes" or "seconds"; by default that of the comparison, or "rounds".
         command: The command line, for the page; by default that of the comparison.
     """
+    folder = Path(folder)
     if not (folder / "runs").is_dir():
         rule = "must be a folder with runs (of compare, run or federate)"
         raise ValueError(f"report: {str(folder)!r} {rule}, and has none")

@@ -99,7 +99,7 @@ MOVED = [place for place, column in enumerate(SHOWN) if column.group == TARGET]
 
 
 def write_report(
-    report: ComparisonReport, folder: Path, summary: Summary | None = None, *, refresh: int = 0
+    report: ComparisonReport, folder: str | Path, summary: Summary | None = None, *, refresh: int = 0
 ) -> tuple[Path, Path]:
     """Write report.html and summary.json; return their paths.
 
@@ -110,8 +110,8 @@ def write_report(
         refresh: Seconds after which an open page is read again; 0 for never.
     """
     text = json.dumps(report.summary(), indent=1, allow_nan=False)
-    html = write_atomic(folder / "report.html", render_page(report, summary, refresh=refresh), owner="report")
-    return html, write_atomic(folder / "summary.json", text + "\n", owner="report")
+    html = write_atomic(Path(folder, "report.html"), render_page(report, summary, refresh=refresh), owner="report")
+    return html, write_atomic(Path(folder, "summary.json"), text + "\n", owner="report")
 
 
 def render_page(report: ComparisonReport, summary: Summary | None = None, *, refresh: int = 0) -> str:
