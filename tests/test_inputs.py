@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from fedpick import PowerOfChoice, Rand
 from fedpick.cli import app
 from fedpick.cli._common import command_line, console
-from fedpick.experiment import Metrics, from_plain, read, run
+from fedpick.compare import Choices
+from fedpick.experiment import Experiment, Metrics, from_plain, load_results, missing, read, run
 from fedpick.flower import Selecting
 from fedpick.sim import (
     MLP,
@@ -24,6 +25,8 @@ from fedpick.sim import (
     Quadratic,
     QuadraticModel,
     Synthetic,
+    TraceFile,
+    read_devices,
     simulate,
 )
 from fedpick.storage import RunStore
@@ -35,6 +38,12 @@ PLAIN = {
     "local": {"tau": 2, "b": 1, "eta": 1e-4},
     "selector": {"kind": "rand", "m": 2},
 }
+
+
+def experiment(**changes):
+    return Experiment(Quadratic(K=3), QuadraticModel(), Rand(2), Local(1, 1, 1e-3), rounds=1, **changes)
+
+
 X, Y, CLIENT = np.ones((6, 2), np.float32), np.arange(6) % 2, np.arange(6) % 3
 
 
@@ -117,6 +126,18 @@ def nested(depth, wrap):
         ),
         (lambda: from_plain({**PLAIN, "rounds": nested(3000, lambda v: [v])}), "must be at most 30 deep in each other"),
         (lambda: from_plain({**PLAIN, "a.b": [4]}), "experiment: a.b is unknown"),
+        (lambda: experiment(metrics=["f1"]), "experiment: metrics must be a Metrics, got ['f1']"),
+        (lambda: load_results(experiment(), "results"), "load_results: store must be a RunStore, such as fedpick.stor"),
+        (
+            lambda: missing([experiment()], "results"),
+            "missing: store must be a RunStore, such as fedpick.storage.RunSt",
+        ),
+        (lambda: Choices(d=6), "compare: d must be a list or a tuple, got 6"),
+        (lambda: Choices(strategies="rand"), "compare: strategies must be a list or a tuple, got 'rand'"),
+        (lambda: TraceFile("a.json", seed=-1), "TraceFile: seed must be at least 0, got -1"),
+        (lambda: read_devices("a.json", 3, seed="a"), "Devices: seed must be a whole number, got 'a'"),
+        (lambda: read_devices("a.json", 3, seed=-1), "Devices: seed must be at least 0, got -1"),
+        (lambda: read_devices("a.json", 0), "Devices: num_clients must be at least 1, got 0"),
         (lambda: from_plain({**PLAIN, "seed.s": [4, 5]}), "experiment: seed.s is unknown"),
         (
             lambda: from_plain({**PLAIN, "local": {name: list(range(1, 61)) for name in ("tau", "b", "eta")}}),

@@ -87,6 +87,12 @@ class Choices:
     metrics: Sequence[str] = ()
     settings: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("strategies", "d", "x", "metrics", "settings"):
+            value = getattr(self, name)
+            if not isinstance(value, list | tuple):
+                raise ValueError(f"compare: {name} must be a list or a tuple, got {shown(value)}")
+
 
 def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment]:
     """One experiment for each strategy (and each d) on a task.

@@ -35,6 +35,7 @@ def run_missing(
         store: Where the runs are stored.
         watch: Called with each batch under way and its result so far.
     """
+    _check_store("run_missing", store)
     wanted = _runs(experiments)
     with store.locked():
         absent = {name: run for name, run in wanted.items() if store.load(name) is None}
@@ -109,6 +110,8 @@ def missing(experiments: Iterable[Experiment], store: RunStore | None) -> list[B
         experiments: The experiments.
         store: Where to look for their runs; without one all are missing.
     """
+    if store is not None:
+        _check_store("missing", store)
     wanted = _runs(experiments)
     return plan_batches(run for name, run in wanted.items() if store is None or name not in store)
 
@@ -120,6 +123,7 @@ def load_results(experiment: Experiment, store: RunStore) -> Result:
         experiment: The experiment.
         store: The store, which must hold a run for each of its seeds.
     """
+    _check_store("load_results", store)
     rows = []
     for identity in _runs([experiment]):
         stored = store.load(identity)
@@ -154,6 +158,10 @@ def run(
         result = load_results(experiment, store)
         found.append(dataclasses.replace(result, runs=[{**run, **label} for run in result.runs]))
     return found
+
+
+def _check_store(owner: str, store: RunStore) -> None:
+    check_kind(owner, "store", store, RunStore, ", such as fedpick.storage.RunStore('results')")
 
 
 def _runs(experiments: Iterable[Experiment]) -> dict[str, Run]:

@@ -21,7 +21,7 @@ from fedpick.sim.files import read_table
 from fedpick.sim.rows import few
 from fedpick.storage import file_sha256
 from fedpick.text import brief, shown
-from fedpick.validation import require
+from fedpick.validation import natural, require
 
 LOG = logging.getLogger("fedpick")
 TABLES = (".csv", ".tsv", ".npz", ".parquet", ".arrow")
@@ -65,6 +65,7 @@ class TraceFile:
 
     def __post_init__(self) -> None:
         require(self, "seconds", self.seconds, "finite and above 0", lambda x: (x > 0) & (x < np.inf))
+        require(self, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True, one=True)
 
     @property
     def sha256(self) -> str:
@@ -255,12 +256,14 @@ def read_devices(path: str, num_clients: int, seed: int = 0, **options: Any) -> 
         seed: What the devices are drawn by, one for each client.
         **options: Other fields of ``Devices``.
     """
+    K = natural("Devices", "num_clients", num_clients)
+    require("Devices", "seed", seed, "at least 0", lambda n: n >= 0, whole=True, one=True)
     known = [
         device for device in _devices(_existing(path, "Devices")) if {"computation", "communication"} <= device.keys()
     ]
     if not known:
         raise ValueError(f"Devices: {path!r} must hold computation and communication of devices, got none")
-    drawn = [known[place] for place in _drawn(len(known), num_clients, seed)]
+    drawn = [known[place] for place in _drawn(len(known), K, seed)]
     speed = [1000 / max(float(device["computation"]), 1e-6) for device in drawn]
     bandwidth = [1000 / 8 * max(float(device["communication"]), 1e-3) for device in drawn]
     return Devices(jnp.asarray(speed, jnp.float32), jnp.asarray(bandwidth, jnp.float32), **options)
