@@ -157,6 +157,8 @@ WRONG = {
     'metrics={target="worst_accuracy", value=-1}': "metrics: value of worst_accuracy must be a part",
     "metrics.target=loss": "metrics: target and value must be given together, got 'loss', None",
     'local.batches=["epochs", "replace"]': "local.batches must be one value, or several numbers or tables",
+    'metrics.tests=["f1"]': "metrics.tests is unknown; did you mean 'test'?",
+    "selector.shares=[0.5, 0.5]": "selector.shares is unknown",
     "local.eta=[]": "local.eta must be one value, or several numbers or tables, got []",
     'availability={kind="bernoulli", probability="x"}': "availability.probability must be a number, got 'x'",
     'availability={kind="trace", present=[[true], [true, false]]}': "availability.present must be 2-dimensional",

@@ -158,12 +158,12 @@ def _axes(
         elif _depth(value) > list_depth(annotation):
             kinds = {type(item) for item in value}
             one_kind = all(isinstance(item, Mapping) for item in value) or kinds <= {int, float} or kinds == {list}
-            if not value or not one_kind:
-                rule = "one value, or several numbers or tables"
+            same = one_kind and kinds <= {int, float} and len(set(value)) < len(value)
+            if value and one_kind and not same:
+                yield here, value
+            elif name in fields or not fields:  # others are unknown, which is said where they are read
+                rule = "different values" if same else "one value, or several numbers or tables"
                 raise ValueError(f"{owner}: {'.'.join(map(str, here))} must be {rule}, got {shown(value)}")
-            if kinds <= {int, float} and len(set(value)) < len(value):
-                raise ValueError(f"{owner}: {'.'.join(map(str, here))} must be different values, got {shown(value)}")
-            yield here, value
         elif isinstance(value, list) and list_depth(annotation):  # of tables, which may hold sweeps of their own
             for place, item in enumerate(value):
                 if isinstance(item, Mapping):
