@@ -204,6 +204,13 @@ class Storm(Failures):
         [Experiment(*PROBLEM, Rand(m=2), LOCAL, rounds=3, **each) for each in worlds], tmp_path / "runs"
     )
     assert [np.ptp(one.metrics["loss"]) > 0 for one in (moved, *rest)] == [True, False, False]
+    experiment = Experiment(*PROBLEM, Rand(m=2), LOCAL, rounds=3, server=module.Still())
+    (again,) = from_plain(experiment.to_plain())  # as a worker and a resumption read it
+    assert (type(again.server), again.identity(0)) == (module.Still, experiment.identity(0))
+    with pytest.raises(
+        ValueError, match=r"^experiment: server.kind must be a class that is derived from Server, got '"
+    ):
+        from_plain({**experiment.to_plain(), "server": {"kind": "fedpick.sim:Failures"}})
 
 
 def test_a_strategy_with_an_array_of_its_own_is_stored(tmp_path, monkeypatch):

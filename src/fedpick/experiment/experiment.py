@@ -27,8 +27,9 @@ from fedpick.validation import check_kind, flag, require
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
 MOST_SEEDS = 100_000
 MOST_RUNS = 1_000_000
-_PARTS = {"local": sim.Local, "server": sim.Server, "failures": sim.Failures, "devices": sim.Devices}
-KINDS: dict[str, type[Any]] = {**_PARTS, "liars": sim.Liars, "metrics": Metrics, "seeds": tuple, "name": str}
+_PARTS: dict[str, type[Any]] = {"local": sim.Local, "server": sim.Server, "failures": sim.Failures}
+_PARTS |= {"devices": sim.Devices, "liars": sim.Liars}
+KINDS: dict[str, type[Any]] = {**_PARTS, "metrics": Metrics, "seeds": tuple, "name": str}
 EXTENT = (20_000, 100, 10)  # samples, inputs and outputs of data that do not say theirs
 
 
@@ -199,6 +200,15 @@ class Experiment:
             return sim.make_federation(data)
 
 
+def _derived(name: str, part: Plain) -> Any:
+    """A part of a class of one's own, which is derived from fedpick's."""
+    made, fields = registry.load(part["kind"]), {field: value for field, value in part.items() if field != "kind"}
+    if not isinstance(made, type) or not issubclass(made, _PARTS[name]):
+        rule = f"a class that is derived from {_PARTS[name].__name__}"
+        raise ValueError(f"experiment: {name}.kind must be {rule}, got {shown(part['kind'])}")
+    return config.structure(fields, made, f"experiment: {name}")
+
+
 def content_of(data: Any) -> tuple[Any, ...]:
     """What a description of data leads to beside its fields: the file that it reads, one's own code and its files."""
     return getattr(data, "sha256", ""), sources_of(data)
@@ -271,9 +281,13 @@ def _one(point: Plain, folder: Path) -> Experiment:
             rule = f"1 to {MOST_SEEDS:,} runs, or the seeds themselves"
             raise ValueError(f"experiment: seeds must be {rule}, got {count}")
         point = {**point, "seeds": list(range(count))}
-    drawn = point.get("devices") if isinstance(point.get("devices"), dict) and "kind" in point["devices"] else None
-    point = point if drawn is None else {name: part for name, part in point.items() if name != "devices"}
-    experiment: Experiment = config.structure(point, Experiment, "experiment")
+    named = {name: part for name, part in point.items() if name in _PARTS and isinstance(part, dict) and "kind" in part}
+    own = {name: part for name, part in named.items() if name != "local" and registry.is_address(part["kind"])}
+    drawn = None if "devices" in own else named.get("devices")
+    rest = {name: part for name, part in point.items() if name not in own and not (drawn and name == "devices")}
+    experiment: Experiment = config.structure(rest, Experiment, "experiment")
+    for name, part in own.items():
+        experiment = dataclasses.replace(experiment, **{name: _derived(name, part)})
     for part, field in (("data", "path"), ("model", "base"), ("availability", "path")):
         value = getattr(experiment, part)
         path = getattr(value, field, None)
