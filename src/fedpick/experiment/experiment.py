@@ -286,8 +286,8 @@ def _one(point: Plain, folder: Path) -> Experiment:
     drawn = None if "devices" in own else named.get("devices")
     rest = {name: part for name, part in point.items() if name not in own and not (drawn and name == "devices")}
     experiment: Experiment = config.structure(rest, Experiment, "experiment")
-    for name, part in own.items():
-        experiment = dataclasses.replace(experiment, **{name: _derived(name, part)})
+    for name, table in own.items():
+        experiment = dataclasses.replace(experiment, **{name: _derived(name, table)})
     for part, field in (("data", "path"), ("model", "base"), ("availability", "path")):
         value = getattr(experiment, part)
         path = getattr(value, field, None)
