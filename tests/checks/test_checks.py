@@ -12,6 +12,8 @@ from support.rounds import ALIKE, EVERY, STATIC, every
 import fedpick
 from fedpick import LawBrokenError, check_selector, sampling
 from fedpick.checks import CLAIMS
+from fedpick.checks.harness import Trial
+from fedpick.checks.laws import check_linear, check_traceable
 
 # A check compiles a strategy seven times. Left are one strategy of each kind of poll, of facts, of cost, of claims, and
 # one made of others; those of these sets are in make test-all.
@@ -193,3 +195,20 @@ def test_a_static_number_that_is_declared_passes():
 def test_the_protocol_names_every_claim():
     for claim in CLAIMS:
         assert f"``{claim} = True``" in fedpick.Selector.__doc__
+
+
+def test_d_may_be_all_the_clients():
+    check_traceable(Trial(fedpick.PowerOfChoice(2, 4), 4, seed=0), ())
+
+
+def test_a_table_of_clients_is_as_long_as_a_million():
+    @fedpick.pytree
+    class Prior(Largest):
+        m: int = fedpick.static()
+        prior: jax.Array
+
+        def select(self, key, state, clients, candidates, losses):
+            weight = jnp.where(candidates, self.prior, jnp.float32(0))
+            return sampling.seat(*sampling.first_k(sampling.arrivals(key, weight), self.m))
+
+    check_linear(Prior(2, jnp.arange(1, 7, dtype=jnp.float32)), few=6)

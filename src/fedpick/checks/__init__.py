@@ -59,7 +59,7 @@ def check_selector(
     check_pure(trial)
     check_traceable(trial, static)
     check_available(trial)
-    check_linear(selector)
+    check_linear(selector, K)
     check_silence(trial)
     check_seats(trial)
     check_dtypes(trial)

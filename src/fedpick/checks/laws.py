@@ -13,6 +13,7 @@ import numpy as np
 
 from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, seats_report, stack
 from fedpick.protocol import Selector, polled, round_keys, select_key
+from fedpick.pytrees import leaves_by_name, whole_fields
 from fedpick.text import brief, shown
 from fedpick.updates import lengths
 
@@ -78,7 +79,7 @@ def check_traceable(trial: Trial, static: tuple[str, ...]) -> None:
     for field in dataclasses.fields(selector):
         if field.name == "m" or field.name in static:
             continue
-        for other in _others(selector, field.name):
+        for other in _others(selector, field.name, trial.K):
             traces = trial.traces
             changed = one_round(other)
             if jax.tree.map(jnp.shape, changed) != jax.tree.map(jnp.shape, plain):
@@ -195,8 +196,10 @@ def check_seats(trial: Trial) -> None:
             _need(abs(total - 1) < 1e-5, 7, f"the weights {weights} sum to {total}, on {scenario}")
 
 
-def check_linear(selector: Selector[Any]) -> None:
+def check_linear(selector: Selector[Any], few: int) -> None:
     """Trace the program for a million clients, without running it: no full sort, no large array.
+
+    A table of the few clients of the trials, a field that is declared as an array, is made as much longer.
 
     A strategy of work "K s" may hold s numbers per client, its ``sketch_size``, ``classes`` or ``dimension``; one of
     work "K^2" may compare all pairs, of a thousand clients.
@@ -206,10 +209,15 @@ def check_linear(selector: Selector[Any]) -> None:
     if work not in limits:
         raise LawBrokenError(f"{type(selector).__name__}: work must be one of {', '.join(limits)}, got {shown(work)}")
     K = 1024 if work == "K^2" else max(2**20, 4096 * (selector.m or 1))
-    trial = jax.eval_shape(lambda: Trial(selector, K, 0).scenario())
+    trial, tables = jax.eval_shape(lambda: Trial(selector, K, 0).scenario()), whole_fields(selector)
+    leaves = [
+        np.resize(leaf, (K, *np.shape(leaf)[1:])) if name in tables and np.shape(leaf)[:1] == (few,) else leaf
+        for name, leaf in leaves_by_name(selector)
+    ]
+    large: Selector[Any] = jax.tree.unflatten(jax.tree.structure(selector), leaves)
 
     def one_round(scenario: Scenario) -> PlayedRound:
-        return play(selector, 0, 0, selector.init(K), scenario)
+        return play(large, 0, 0, large.init(K), scenario)
 
     jaxpr = jax.make_jaxpr(one_round)(trial)
     for equation in _equations(jaxpr.jaxpr):
@@ -220,13 +228,15 @@ def check_linear(selector: Selector[Any]) -> None:
         _need(size <= 8 * K * limits[work], 8, f"K={K}: {name} makes an array of {size} numbers")
 
 
-def _others(selector: Any, name: str) -> Iterator[Any]:
-    """The strategy with another value of one of its numbers, if it accepts one."""
-    for other in _variants(getattr(selector, name)):
+def _others(selector: Any, name: str, K: int) -> Iterator[Any]:
+    """The strategy with another value of one of its numbers, if it accepts one, with so many clients."""
+    for value in _variants(getattr(selector, name)):
         try:
-            yield dataclasses.replace(selector, **{name: other})
+            other = dataclasses.replace(selector, **{name: value})
+            other.init(K)
         except ValueError:
             continue
+        yield other
         return
 
 
