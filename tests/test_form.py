@@ -24,7 +24,9 @@ from fedpick import (
 )
 from fedpick.protocol import check_strategy
 from fedpick.purity import is_own, trace_again
+from fedpick.pytrees import whole_fields
 from fedpick.sim import Federation, Local, Logistic, Quadratic, QuadraticModel, Synthetic, from_apply, simulate
+from fedpick.sim.preflight import check_schedule
 from fedpick.tracing import check_methods
 
 K = 5
@@ -275,3 +277,138 @@ def test_functions_are_traced_one_at_a_time():
     with ThreadPoolExecutor(4) as pool:
         shapes = list(pool.map(lambda _: trace_again("f", ValueError, lambda x: jnp.tanh(x) + 1, x).shape, range(200)))
     assert set(shapes) == {(3,)}
+
+
+def counting():
+    """A strategy whose memory is Python's numbers, as those of the first round are written."""
+    return made(
+        init=lambda self, num_clients: {"t": 0, "mean": 0.0, "seen": False},
+        select=lambda self, key, state, *more: Plain.select(self, key, jnp.arange(5.0) + state["mean"], *more),
+        observe=lambda self, state, *more: {"t": state["t"] + 1, "mean": state["mean"] / 2, "seen": True},
+    )(2)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_state_of_numbers_is_one(seeds):
+    records = play(counting(), seeds=seeds).records
+    assert np.sort(records["clients"][0]).tolist() == [[3, 4], [3, 4]]
+
+
+def test_a_seat_goes_to_a_candidate():
+    last = made(
+        poll="full",
+        propose=lambda self, key, state, clients: clients.available & (jnp.arange(K) < 3),
+        select=lambda self, key, state, clients, candidates, losses: sampling.seat(
+            jnp.argsort(losses)[-self.m :].astype(jnp.int32), jnp.ones(self.m, bool)
+        ),
+    )  # a sort puts NaN, which are all but the candidates, last
+    with pytest.raises(ValueError, match=r"^simulate: Mine must ask .*, got one who .* is no candidate .* in round 0"):
+        play(last(2))
+
+
+@pytree
+class Evenly:
+    """Every other client, by NumPy."""
+
+    def __call__(self, key, t, num_clients):
+        return np.arange(num_clients) % 2 == 0
+
+
+def branching(t):
+    return 1.0 if t < 3 else 0.1
+
+
+@pytree
+class Named:
+    name: str = "mine"
+
+    def __call__(self, key, t, num_clients):
+        return jnp.ones(num_clients, bool)
+
+
+@pytree
+class Branches(Evenly):
+    def __call__(self, key, t, num_clients):
+        return jnp.ones(num_clients, bool) if t < 3 else jnp.zeros(num_clients, bool)
+
+
+@pytree
+class Untimed(Evenly):
+    def __call__(self, key):
+        return jnp.ones(K, bool)
+
+
+def test_an_availability_of_ones_own():
+    assert play(made()(2), availability=Evenly()).records["available"].tolist() == [[3, 3]]
+    with pytest.raises(ValueError, match=r"^Branches must be code that JAX can trace, got: Attempted boolean"):
+        play(made()(2), availability=Branches())
+    with pytest.raises(ValueError, match=r"^Untimed must be code that JAX can trace, got TypeError: .*arguments"):
+        play(made()(2), availability=Untimed())
+    with pytest.raises(
+        ValueError, match=r"^Named: name must be a number, or a field of fedpick.static\(\), got 'mine'"
+    ):
+        play(made()(2), availability=Named())
+
+
+@pytree
+class Several:
+    def __call__(self, t):
+        return jnp.ones(3, jnp.float32)
+
+
+SCHEDULES = {
+    "branches": (branching, "must be code that JAX can trace, got: Attempted boolean"),
+    "draws": (lambda t: np.random.rand(), "must be a pure function: it gave another program when traced again"),
+    "two arguments": (lambda t, rounds: 1.0, r"must be code that JAX can trace, got TypeError: .* 'rounds'"),
+    "several": (Several(), r"must give one number, got float32\[3\]"),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_of_ones_own(name):
+    schedule, sentence = SCHEDULES[name]
+    local = Local(tau=1, b=1, eta=1e-3, schedule=schedule)
+    with pytest.raises(ValueError, match=f"^Local.schedule {sentence}"):
+        simulate(Quadratic(K=K), QuadraticModel(), made()(2), local, rounds=2)
+
+
+def test_a_swept_schedule_is_one_number_for_each_run():
+    @pytree
+    class Fall:
+        factor: float = 0.5
+
+        def __call__(self, t):
+            return self.factor ** t.astype(jnp.float32)
+
+    check_schedule(Local(tau=1, b=1, eta=1e-3, schedule=Fall(jnp.array([0.5, 0.9]))))
+
+
+@pytest.mark.parametrize("score", [lambda loss: loss, lambda loss, size: loss["mean"]])
+def test_whatever_a_score_raises_is_one_sentence(score):
+    with pytest.raises(ValueError, match=r"^PowerOfChoice.select must be code that JAX can trace, got TypeError: "):
+        play(PowerOfChoice(2, 3, score=score))
+
+
+def test_the_check_says_it_of_what_cannot_be_traced():
+    branches = made(select=lambda self, key, state, *more: Plain.select(self, key, state, *more) if state[0] else None)
+    with pytest.raises(LawBrokenError, match=r"^Mine.select must be code that JAX can trace, got: Attempted boolean"):
+        check_selector(branches(2))
+
+
+@pytest.mark.parametrize(
+    ("declared", "whole"),
+    [
+        ('Float[Array, " K"]', True),
+        ("Float[Array, ' K 2'] | None", True),
+        ("jax.Array", True),
+        ("np.ndarray | None", True),
+        ('float | Float[Array, ""]', False),
+        ("float", False),
+    ],
+)
+def test_a_type_that_is_imported_for_checkers_alone(declared, whole):
+    """Under TYPE_CHECKING the names mean nothing when the program runs: the text tells an array from a number."""
+    kind = pytree(
+        type("Mine", (), {"__annotations__": {"field": declared, "other": "Missing"}, "__module__": __name__})
+    )
+    assert whole_fields(kind(np.arange(3.0), 1.0)) == (frozenset({"field"}) if whole else frozenset())

@@ -69,10 +69,7 @@ def check_declarations(selector: Any) -> None:
     for part in ("m", "poll"):
         if _is_data(selector, part):
             raise FormError(f"{kind}: {part} must be static, as in `{part} = fedpick.static()`, and is a data field")
-    for path, leaf in jax.tree_util.tree_leaves_with_path(selector):
-        if not isinstance(leaf, bool | int | float | np.generic | np.ndarray | jax.Array):
-            field = jax.tree_util.keystr(path, simple=True, separator=".")
-            raise FormError(f"{kind}: {field} must be a number, or a field of fedpick.static(), got {shown(leaf)}")
+    check_fields(selector)
     for method, parameters in PARAMETERS.items():
         _check_method(selector, method, parameters)
     for method in MORE:
@@ -83,6 +80,18 @@ def check_declarations(selector: Any) -> None:
     one_of(selector, "work", getattr(selector, "work", "K"), WORK)
     for name in sorted({*LENGTHS} & needs(selector)):
         natural(selector, LENGTHS[name], getattr(selector, LENGTHS[name], None))
+
+
+def check_fields(value: Any) -> None:
+    """Raise unless what JAX takes for data, in the fields of an object, is numbers.
+
+    Args:
+        value: A strategy, or an availability.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(value):
+        if not isinstance(leaf, bool | int | float | np.generic | np.ndarray | jax.Array):
+            field, rule = jax.tree_util.keystr(path, simple=True, separator="."), "a field of fedpick.static()"
+            raise FormError(f"{owner_name(value)}: {field} must be a number, or {rule}, got {shown(leaf)}")
 
 
 def _is_data(selector: Any, part: str) -> bool:

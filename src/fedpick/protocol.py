@@ -19,6 +19,7 @@ from fedpick.declarations import FACTS as FACTS
 from fedpick.declarations import MEASURED as MEASURED
 from fedpick.declarations import OF_SEATS as OF_SEATS
 from fedpick.declarations import Poll as Poll
+from fedpick.declarations import check_fields as check_fields
 from fedpick.declarations import check_strategy as check_strategy
 from fedpick.declarations import least_clients as least_clients
 from fedpick.declarations import needs as needs

@@ -17,6 +17,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from fedpick.text import brief
+
 TRACES = 5  # a coin that no other check sees falls the same way in one of 16
 LIBRARIES = frozenset({"fedpick", "jax", "jaxlib", "jaxtyping", "numpy", "optax"}) | sys.stdlib_module_names
 _ONE_AT_A_TIME = threading.Lock()  # the generators of all are those of all threads, and programs are compiled ahead
@@ -87,7 +89,7 @@ def trace_again(owner: str, error: type[ValueError], function: Callable[..., Any
                     random.seed(20_210_612)
                     np.random.seed(20_210_612)
                     begins.append(_states())
-                closed, shape = jax.make_jaxpr(lambda *given: function(*given), return_shape=True)(*arguments)
+                closed, shape = _traced(owner, error, function, *arguments)
                 programs.append((_ADDRESS.sub("", str(closed)), tuple(_constants(closed))))
                 ends.append(_states())
         finally:
@@ -101,6 +103,17 @@ def trace_again(owner: str, error: type[ValueError], function: Callable[..., Any
         why = "it gave another program when traced again (NumPy's random numbers, the clock or a global variable?)"
         raise error(f"{owner} must be a pure function: {why}; draw with jax.random from the key")
     return shape
+
+
+def _traced(owner: str, error: type[ValueError], function: Callable[..., Any], *arguments: Any) -> Any:
+    """The program and the shapes of what it gives; what the function raises, but for its own rules, is a sentence."""
+    try:
+        return jax.make_jaxpr(lambda *given: function(*given), return_shape=True)(*arguments)
+    except ValueError:
+        raise
+    except Exception as failure:
+        got = "got:" if isinstance(failure, jax.errors.JAXTypeError) else f"got {type(failure).__name__}:"
+        raise error(f"{owner} must be code that JAX can trace, {got} {brief(failure)}") from failure
 
 
 def _states() -> tuple[Any, tuple[Any, ...]]:

@@ -1,6 +1,7 @@
 """Frozen dataclasses that JAX can take apart: what every strategy is made of."""
 
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Iterable
@@ -113,6 +114,10 @@ def _types_of(kind: type[Any]) -> dict[str, Any]:
 
 def _is_array(declared: Any) -> bool:
     """Whether a type is that of an array which is not a single number."""
+    if isinstance(declared, str):  # its names mean nothing here: they may be imported for type checkers alone
+        axes = re.findall(r"""\[[^]"']*(["'])(.*?)\1\s*\]""", declared)
+        names = {option.strip().rpartition(".")[2] for option in declared.split("|")} - {"None"}
+        return any(axis.strip() for _, axis in axes) or names in ({"Array"}, {"ndarray"}, {"Array", "ndarray"})
     union = typing.get_origin(declared) in (typing.Union, types.UnionType)
     options = [option for option in (typing.get_args(declared) if union else (declared,)) if option is not type(None)]
     bare = [option in (jax.Array, np.ndarray) or typing.get_origin(option) is np.ndarray for option in options]

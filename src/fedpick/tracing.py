@@ -10,7 +10,7 @@ import numpy as np
 from fedpick.form import FormError, check_mask, check_selection, form_of
 from fedpick.protocol import FACTS, OF_SEATS, Clients, Report, Selector, needs, round_keys, select_key
 from fedpick.purity import is_own, trace_again
-from fedpick.text import brief, shown
+from fedpick.text import shown
 from fedpick.updates import lengths
 from fedpick.validation import owner_name
 
@@ -74,14 +74,9 @@ def check_methods(selector: Selector[Any], K: int, *, compiled: bool = True) -> 
 
         if not own:
             return jax.eval_shape(lambda *given: play(selector, *given), *arguments)
-        try:
-            if compiled:
-                return trace_again(f"{name}.{method}", FormError, play, selector, *arguments)
-            return trace_again(f"{name}.{method}", FormError, lambda *given: play(selector, *given), *arguments)
-        except jax.errors.JAXTypeError as error:
-            if not compiled:
-                raise
-            raise FormError(f"{name}.{method} must be code that JAX can trace, got: {brief(error)}") from error
+        if compiled:
+            return trace_again(f"{name}.{method}", FormError, play, selector, *arguments)
+        return trace_again(f"{name}.{method}", FormError, lambda *given: play(selector, *given), *arguments)
 
     def is_mask(mask: Any) -> Any:
         return check_mask(f"{name}.propose", mask, K)

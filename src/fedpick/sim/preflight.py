@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpick.form import WEIGHTS
+from fedpick.form import WEIGHTS, form_of
 from fedpick.metrics import METRICS, check_part
-from fedpick.protocol import check_strategy, init_key, round_keys
+from fedpick.protocol import check_fields, check_strategy, init_key, round_keys
 from fedpick.purity import is_own, trace_again
 from fedpick.results import Result, idle_runs, idle_sentence
 from fedpick.sim.availability import Devices, Failures
@@ -156,9 +156,23 @@ def check_kinds(
     if jax.tree_util.all_leaves([availability]):
         rule = "registered as a pytree: write it as a class and decorate that with fedpick.pytree"
         raise ValueError(f"simulate: availability must be {rule}, got {shown(availability)}")
+    check_fields(availability)
     check_shapes(federation, model, owner="simulate")
     if is_own(model.init):
         trace_again("model.init", ValueError, model.init, round_keys(0, 0).world)
+
+
+def check_schedule(local: Local) -> None:
+    """Raise where a schedule of the user's own gives no number for a round, or is no pure function.
+
+    Args:
+        local: Local training, of which a number of the schedule may be an array of values.
+    """
+    schedule = jax.tree.map(lambda leaf: leaf[0] if np.ndim(leaf) else leaf, local.schedule)
+    if is_own(schedule):
+        found = trace_again("Local.schedule", ValueError, schedule, jnp.int32(0))
+        if getattr(found, "shape", None) != ():
+            raise ValueError(f"Local.schedule must give one number, got {form_of(found)}")
 
 
 def check_room(federation: Federation, model: Model, seats: int, *, runs: int, rounds: int, every: int) -> int:
@@ -224,10 +238,10 @@ def cut_batches(local: Local, largest: int) -> Local:
 
 
 def check_seats(selector: Any, records: Record, first: int = 0) -> None:
-    """Raise where, from a round on, a strategy has asked or chosen clients who were away, or weights not of sum 1."""
+    """Raise where, from a round on, a strategy chose who was away or no candidate, or weights not of sum 1."""
     for t in first + np.flatnonzero((records.clients[:, first:] == UNLAWFUL).any(axis=(0, 2)))[:1]:
-        rule = "must ask and choose available clients alone"
-        known = f"got one who was away or does not exist in round {t}; check_selector says more"
+        rule = "must ask and choose available clients alone, and give seats to candidates"
+        known = f"got one who was away, is no candidate or does not exist in round {t}; check_selector says more"
         raise ValueError(f"simulate: {owner_name(selector)} {rule}, {known}")
     for t in first + np.flatnonzero((records.clients[:, first:] == UNWEIGHTED).any(axis=(0, 2)))[:1]:
         raise ValueError(f"simulate: {owner_name(selector)}.select must give {WEIGHTS}, got others in round {t}")

@@ -8,7 +8,7 @@ from fedpick.protocol import Clients, Selection, Selector, needs
 from fedpick.sim.models import Params
 from fedpick.sim.polls import POLLS
 
-UNLAWFUL = -(2**31)  # a seat of a client who is away or does not exist, in the records of a run that then ends
+UNLAWFUL = -(2**31)  # a seat of a client who is away or no candidate, in the records of a run that then ends
 UNWEIGHTED = UNLAWFUL + 1  # a seat whose weight is negative or not finite, likewise
 UPDATES = frozenset({"norm", "sketch", "head"})  # of ``Report``: what each strategy measures its own way
 

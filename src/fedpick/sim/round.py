@@ -125,7 +125,7 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
     here, fails = jax.random.split(keys.world)
     model_bytes = _bytes(params)
     size = federation.size if setup.lies is None else setup.lies.sizes(federation.size, t)
-    clients = Clients(size, setup.availability(here, t, K), **_facts(setup, seed, t, model_bytes))
+    clients = Clients(size, jnp.asarray(setup.availability(here, t, K)), **_facts(setup, seed, t, model_bytes))
     kind = POLLS.get(selector.poll)
 
     def poll(key: PRNGKeyArray, asked: Bool[Array, " K"]) -> Float[Array, " K"]:
@@ -255,12 +255,12 @@ def learn(selector: Selector[Any], state: Any, choice: Choice, outcome: Outcome)
 
 
 def _lawful(selection: Selection, candidates: Bool[Array, " K"], available: Bool[Array, " K"]) -> Selection:
-    """The selection; seats of clients who are away or do not exist, or all where one is a candidate, are UNLAWFUL.
+    """The selection; seats of clients who are no candidates or are away, or all where a candidate is, are UNLAWFUL.
 
     Seats whose weight is none are UNWEIGHTED.
     """
     seats, K = selection.clients, available.shape[0]
-    there = (seats >= 0) & (seats < K) & available[jnp.clip(seats, 0, K - 1)]
+    there = (seats >= 0) & (seats < K) & (candidates & available)[jnp.clip(seats, 0, K - 1)]
     known = (selection.weights >= 0) & (selection.weights < jnp.inf)
     wrong = ((selection.weights > 0) & ~there) | (candidates & ~available).any()
     seats = jnp.where(wrong, UNLAWFUL, jnp.where(known, seats, UNWEIGHTED))

@@ -111,6 +111,8 @@ def simulate(
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
     preflight.check_metrics(own, data, built, owner="simulate")
     check_lowest(selector, built, liars.attack if liars.share > 0 else "none")
+    if jit:
+        preflight.check_schedule(local)
     preflight.warn_of_small_clients(data, local)
     liars.warn_of_nobody()
     local = preflight.cut_batches(local, data.largest)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import Mesh
@@ -94,7 +95,8 @@ def each_run(one: Callable[[Setup, Any, Any], Tree], runs: Runs, state: Any) -> 
         if seeds.shape[0] > 1:
             return jax.vmap(one, in_axes=(setup.axes(), 0, 0))(setup, seeds, state)
         seed, state = jax.tree.map(lambda leaf: leaf[0], (seeds, state))
-        alone: Tree = jax.tree.map(lambda leaf: leaf[None], one(setup.rows(0), seed, state))
+        # A strategy's state may have numbers of Python's.
+        alone: Tree = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], one(setup.rows(0), seed, state))
         return alone
 
 
