@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform, strategy
 from fedpick.cli import app
+from fedpick.registry import fitting_strategy
 from fedpick.sim import Local, Logistic, Quadratic, Synthetic, quadratic_optimum, simulate
 from fedpick.theory import (
     Constants,
@@ -507,6 +508,16 @@ def test_selecting_the_higher_loss_ends_where_both_losses_are_equal(share):
             lambda: fedavg_trajectory(two_clients(1, 1), Rand(m=1), 0.1, tau=1, rounds=1, start=[1.0]),
             "step must be a function",
         ),
+        *(
+            (
+                lambda name=name: fedavg_trajectory(
+                    two_clients(1, 1), fitting_strategy(name, m=1, d=2, rounds=9), abs, tau=1, rounds=1, start=[1.0]
+                ),
+                f"^fedavg_trajectory: selector must go by sizes and losses alone, got .*, which needs {what}",
+            )
+            for name, what in (("k-vib", "norm$"), ("ucb-cs", "square_loss$"), ("ocs", "norms$"))
+        ),
+        (lambda: two_client_gap(1, 3, share=(0.5, 0.5), selected=(0, 0)), "selected must be at least 0, and not both"),
         (
             lambda: fedavg_trajectory(two_clients(1, 1), Rand(m=1), lambda t: 0.1, tau=1, rounds=1, start=1.0),
             "start must have",

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedpick.protocol import Clients, Report, Selector, pick, round_keys, seat_key
-from fedpick.text import shown
+from fedpick.protocol import Clients, Report, Selector, check_strategy, needs, pick, round_keys, seat_key
+from fedpick.text import listed, shown
 from fedpick.theory.problem import Problem
 from fedpick.theory.selection_probability import exact_law
 from fedpick.theory.skew import Skews, mean_weights
@@ -47,7 +47,7 @@ def fedavg_trajectory(
 
     Args:
         problem: The problem.
-        selector: The strategy.
+        selector: The strategy, which goes by sizes and losses alone.
         step: The step sizes ``step(t)`` of an array t of local iterations.
         tau: Local iterations per round.
         rounds: Rounds T.
@@ -63,6 +63,11 @@ def fedavg_trajectory(
     >>> path.w.shape, bool(problem.excess(path.w[0, -1]) < 1)
     ((1, 51, 1), True)
     """
+    check_strategy("fedavg_trajectory", selector)
+    wanted = [*sorted(needs(selector)), *(["norms"] if selector.poll == "norm" else [])]
+    if wanted:
+        got = f"{shown(selector)}, which needs {listed(wanted)}"
+        raise ValueError(f"fedavg_trajectory: selector must go by sizes and losses alone, got {got}")
     natural("fedavg_trajectory", "tau", tau)
     natural("fedavg_trajectory", "rounds", rounds)
     natural("fedavg_trajectory", "runs", runs)

@@ -101,5 +101,5 @@ def _check_pair(name: str, values: ArrayLike) -> Any:
         raise ValueError(f"two_clients: {name} must be two numbers, got {shown(values)}")
     if name == "share":
         return check_share("two_clients", pair)
-    require("two_clients", name, pair, "at least 0", lambda x: x >= 0)
+    require("two_clients", name, pair, "at least 0, and not both 0", lambda x: (x >= 0) & (x.sum() > 0))
     return pair / pair.sum()
