@@ -52,3 +52,18 @@ def test_claims_and_checks_are_those_of_the_code(name, monkeypatch):
     assert [len(claim.checks) for claim in ours] == [len(rows) for *_, rows in page]
     if name != "fig4":
         assert [check.what for claim in ours for check in claim.checks] == [row[0] for *_, rows in page for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "row"),
+    [
+        ("at C = 0.1", "fig8", "pow-d over rand: about 15 points more"),
+        ("at C = 0.03 with d = 6", "table2", "pow-d, d = 6 above rand"),
+        ("with d = 15", "fig4", "alpha = 2: pow-d, d = 15 over rand: about 10 points more"),
+    ],
+)
+def test_the_gains_on_the_page_of_commands_are_those_of_their_pages(setting, name, row):
+    text = " ".join((DOCS / "paper.md").read_text().split())
+    (found,) = (found for *_, rows in claims(name) for what, _, found in rows if what == row)
+    gain = re.escape(found.removesuffix(" points"))
+    assert re.search(rf"{gain}( points)? {setting} \(\[[\w ]+\]\(reproduction/{name}\.md\)\)", text)

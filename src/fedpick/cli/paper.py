@@ -1,4 +1,4 @@
-"""``fedpick paper``: every figure and table of the paper, ours beside theirs, with a verdict."""
+"""``fedpick paper``: every figure and table of the paper, ours beside theirs, with verdicts."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ def paper(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Reproduce the paper: ours beside the published numbers, with a verdict for every claim.
+    """Reproduce the paper: ours beside the published numbers, with verdicts on its claims.
 
     Finished runs are kept in the output folder; after an interruption, the same command continues. The page keeps the
     items that it has; another size needs another folder.

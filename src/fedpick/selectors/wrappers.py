@@ -79,9 +79,10 @@ class Rest(NamedTuple):
 class Cooldown(Around):
     """A strategy whose clients rest after a seat: they are unavailable for a number of rounds.
 
-    Whatever losses they report, L clients train at most L ceil(T / (rounds + 1)) times in T rounds: a bound on the
-    seats that liars can take, and on the bias of any strategy. Where fewer than m rested clients are there, those that
-    have rested longest are let in, ties broken at random, so that m clients are available. A seat counts even if its
+    Whatever losses they report, L clients train at most L ceil(T / (rounds + 1)) times in T rounds, with
+    m (rounds + 1) clients or more that are always there: a bound on the seats that liars can take, and on the bias of
+    any strategy. Where fewer than m rested clients are there, those that have rested longest are let in, ties broken
+    at random, so that m clients are available. A seat counts even if its
     client fails or is silent: silence does not shorten the rest.
 
     Args:
