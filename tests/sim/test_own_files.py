@@ -119,7 +119,7 @@ def test_the_row_numbers_that_pandas_writes_are_no_input(csv, tmp_path, caplog):
     assert "x = rain, wind (without a column without a name, remark)" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["", "Unnamed: 0", "Unnamed: 3", "__index_level_0__"])
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "Unnamed: 3", "__index_level_0__", "Id", "rownames"])
 def test_the_index_of_a_filtered_frame_is_no_input(name, tmp_path, caplog):
     table = {name: [3, 7, 4, 9], "rain": [0.5, 1, 2, 3], "site": ["p", "p", "q", "q"], "label": [0, 0, 1, 1]}
     polars.DataFrame(table).write_csv(tmp_path / "filtered.csv")

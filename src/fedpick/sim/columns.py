@@ -18,6 +18,7 @@ LABELS = ("y", "label", "labels", "target", "class", "category")
 CLIENTS = ("client", "client_id", "user", "user_id", "writer", "writer_id", "device", "device_id", "node", "site")
 MOST_LABELS = 100  # of a column that is taken for labels by its place alone
 NAMELESS = "a column without a name"
+ROWS = ("id", "index", "row", "rownames", "row_names")  # what a column that numbers the rows is called, in small letters
 WHOLE = ("x", "image", "img", "pixels", "features")  # one column that is all of the input
 
 
@@ -135,15 +136,15 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
 
 
 def _are_row_numbers(columns: Mapping[str, Numbers], name: str) -> bool:
-    """Whether a column is the index that pandas writes, which on a file in order of its labels would tell them.
+    """Whether a column is an id, or the index that pandas writes: on a file in order of its labels it would tell them.
 
     That of a frame of which rows were chosen, or of R, does not begin with 0 or has gaps.
 
-    >>> table = {"Unnamed: 0": np.array([3, 17, 4]), "rain": np.array([3, 17, 4])}
+    >>> table = {"Unnamed: 0": np.array([3, 17, 4]), "Id": np.array([3, 17, 4]), "rain": np.array([3, 17, 4])}
     >>> [_are_row_numbers(table, name) for name in table]
-    [True, False]
+    [True, True, False]
     """
-    if name and not name.startswith(("Unnamed:", "__index_level_")):
+    if name and name.lower() not in ROWS and not name.startswith(("Unnamed:", "__index_level_")):
         return False
     column = columns[name]
     return column.ndim == 1 and column.dtype.kind in "iu" and len(np.unique(column)) == len(column)
