@@ -444,7 +444,8 @@ def test_a_data_set_for_each_client():
     federation = from_datasets(parts, test_share=0)
     assert federation.names.clients == ("a", "b")
     assert federation.x.shape == (20, 3)
-    assert from_datasets([parts["a"]] * 12, test_share=0.2).count.tolist() == [8] * 12
+    listed = from_datasets([parts["a"][: 10 - n // 2] for n in range(12)], test_share=0)
+    assert (listed.count.tolist(), listed.names.clients) == ([10 - n // 2 for n in range(12)], ())  # in their order
     with pytest.raises(ValueError, match=r"data set 1 must give pairs \(x, y\)"):
         from_datasets([parts["a"], [1, 2]])
 
@@ -483,6 +484,43 @@ def test_a_partitioner_of_flower_datasets():
     federation = from_partitioner(Halves(), test=frame()[:7], name="halves")
     assert federation.names.clients == ("left", "right")
     assert (federation.count.tolist(), len(federation.test_y)) == ([30, 30], 7)
+
+
+def test_columns_of_a_frame_may_have_numbers():
+    label = np.arange(ROWS) // 3 % 2
+    array = np.stack([label, np.arange(ROWS) % 3, TABLE["rain"], TABLE["wind"], np.arange(ROWS) % 5], axis=1)
+    numbered = pandas.DataFrame(array)
+    one = from_frame(numbered, x=[2, 3], y=0, client=1)
+    words = numbered.rename(columns=str)
+    same(one, from_frame(words, x=["2", "3"], y="0", client="1"))
+    assert (one.classes, one.num_clients, one.x.shape[1]) == (2, 3, 2)
+    assert from_frame(numbered, x=2, y=0, client=1).x.shape[1] == 1
+    assert from_frame(numbered, x=None, y=0, client=1).x.shape[1] == 3
+
+
+class Lazy:
+    columns = ("a", "label")
+
+
+class Arrow(Lazy):
+    column_names = ("a", "label")
+    __len__ = None
+
+
+@pytest.mark.parametrize("given", [{"a": [1.0], "label": [0]}, Lazy(), Arrow(), frame().lazy(), np.ones((2, 2))])
+def test_what_is_no_frame_is_one_sentence(given):
+    rule = r"from_frame: frame must be a frame of pandas or polars, or one data set .*'train'\], got "
+    with pytest.raises(ValueError, match=rule + type(given).__name__):
+        from_frame(given)
+
+
+def test_a_partitioner_without_its_data_set_is_one_sentence():
+    one, other = (from_partitioner(Halves(), x=x, y="cover") for x in ("rain", ["rain"]))
+    assert one.x.shape[1] == 1
+    same(one, other)
+    for given in (object(), type("Empty", (), {"num_partitions": 2})()):
+        with pytest.raises(ValueError, match="partitioner must be one that has its data set, such as .* no attribute"):
+            from_partitioner(given)
 
 
 @pytest.mark.filterwarnings("ignore")

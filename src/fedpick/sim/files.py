@@ -88,11 +88,13 @@ def of_frame(frame: Any) -> dict[str, Numbers]:
     >>> of_frame(pandas.DataFrame({"a": [1, 2], "b": ["x", "y"]}))["b"].tolist()
     ['x', 'y']
     """
-    if hasattr(frame, "with_format") and hasattr(frame, "column_names"):
+    whole = hasattr(frame, "__len__") and not isinstance(frame, Mapping)  # no stream, no LazyFrame, no DatasetDict
+    if whole and hasattr(frame, "with_format") and hasattr(frame, "column_names"):
         found, kinds = frame.with_format("numpy")[:], frame.features
         return {name: _as_bytes(_column(found[name]), getattr(kinds[name], "dtype", "")) for name in frame.column_names}
-    if not hasattr(frame, "columns"):
-        raise ValueError(f"from_frame: frame must be of pandas, polars or Hugging Face, got {type(frame).__name__}")
+    if not whole or not hasattr(frame, "columns") or hasattr(frame, "column_names"):
+        rule = "must be a frame of pandas or polars, or one data set of Hugging Face, such as dataset['train']"
+        raise ValueError(f"from_frame: frame {rule}, got {type(frame).__name__}")
     for name, number in Counter(map(str, frame.columns)).items():
         if number > 1:
             raise ValueError(f"from_frame: frame must have a name for each column, got {name!r} twice")

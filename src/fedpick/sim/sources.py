@@ -1,7 +1,7 @@
 """Federations from what other libraries hold: frames, data sets of PyTorch and Hugging Face, Flower's partitioners."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from fedpick.validation import require
 def from_frame(
     frame: Any,
     *,
-    x: str | Sequence[str] = (),
-    y: str = "",
-    client: str = "",
+    x: str | int | Sequence[str | int] = (),
+    y: str | int = "",
+    client: str | int = "",
     test: Any = None,
     partition: Partition | None = None,
     test_share: float = 0.1,
@@ -50,8 +50,8 @@ def from_frame(
     """
     rule = "at least 0 and below 1"
     require("from_frame", "test_share", test_share, rule, lambda share: (share >= 0) & (share < 1), one=True)
-    x = (x,) if isinstance(x, str) else x
-    how = Reading(x, y, client, partition=partition, test_share=test_share, seed=seed, standardize=standardize)
+    options: Any = {"test_share": test_share, "seed": seed, "standardize": standardize}
+    how = Reading(_named(x), _name(y), _name(client), partition=partition, **options)
     table = Table(of_frame(frame), None if test is None else of_frame(test), _words(frame))
     return make_federation(table, how, name=name, owner="from_frame: frame")
 
@@ -72,7 +72,7 @@ def from_datasets(
     >>> from_datasets({"north": pairs, "south": pairs}, name="two").count
     Array([2, 2], dtype=int32)
     """
-    named = dict(datasets) if isinstance(datasets, dict) else {str(k): one for k, one in enumerate(datasets)}
+    named = dict(datasets) if isinstance(datasets, dict) else dict(enumerate(datasets))
     for called, number in Counter(map(str, named)).items():
         if number > 1:
             raise ValueError(f"from_datasets: datasets must have a name for each client, got {called!r} twice")
@@ -92,7 +92,7 @@ def from_datasets(
 def from_partitioner(
     partitioner: Any,
     *,
-    x: Sequence[str] = (),
+    x: str | Sequence[str] = (),
     y: str = "",
     test: Any = None,
     test_share: float = 0.1,
@@ -108,15 +108,30 @@ def from_partitioner(
         test_share: Without ``test``, the share of every client's samples that becomes the test set.
         name: For reports.
     """
-    parts = [of_frame(partitioner.load_partition(k)) for k in range(partitioner.num_partitions)]
+    try:
+        loaded = [partitioner.load_partition(k) for k in range(partitioner.num_partitions)]
+    except AttributeError as error:
+        rule = "must be one that has its data set, such as a FederatedDataset's partitioners['train']"
+        raise ValueError(f"from_partitioner: partitioner {rule}, got an error: {brief(error)}") from None
+    parts = [of_frame(part) for part in loaded]
     columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
     natural = getattr(partitioner, "partition_id_to_natural_id", {})  # known once the parts are
     clients = plain([natural.get(k, k) for k in range(len(parts))])
     columns["client"] = np.repeat(clients, [len(next(iter(part.values()))) for part in parts])
-    words = _words(partitioner.load_partition(0))
-    table = Table(columns, None if test is None else of_frame(test), words)
-    how = Reading(x, y, "client", test_share=test_share)
+    table = Table(columns, None if test is None else of_frame(test), _words(loaded[0]))
+    how = Reading(_named(x), y, "client", test_share=test_share)
     return make_federation(table, how, name=name, owner="from_partitioner: partitioner")
+
+
+def _name(column: Any) -> str:
+    """The name of a column; a frame that was made of an array has numbers, of which 0 is one."""
+    return "" if column is None else str(column)
+
+
+def _named(columns: Any) -> tuple[str, ...]:
+    """The names of one column or several."""
+    several = () if columns is None else columns
+    return tuple(map(_name, several if isinstance(several, Iterable) and not isinstance(several, str) else [several]))
 
 
 def _words(frame: Any) -> dict[str, tuple[str, ...]]:
