@@ -2,6 +2,7 @@
 
 import random
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -25,7 +26,18 @@ from fedpick import (
 from fedpick.protocol import check_strategy
 from fedpick.purity import is_own, trace_again
 from fedpick.pytrees import whole_fields
-from fedpick.sim import Federation, Local, Logistic, Quadratic, QuadraticModel, Synthetic, from_apply, simulate
+from fedpick.sim import (
+    Digits,
+    Federation,
+    Local,
+    Logistic,
+    Quadratic,
+    QuadraticModel,
+    Synthetic,
+    fit,
+    from_apply,
+    simulate,
+)
 from fedpick.sim.preflight import check_schedule
 from fedpick.tracing import check_methods
 
@@ -237,7 +249,7 @@ def test_what_simulate_refuses():
         simulate(data, model, PowerOfChoice(2, 3), Local(tau=1, b=1, eta=1e-3), rounds=2)
 
 
-def test_data_that_change_are_refused():
+def test_data_that_change_are_refused(monkeypatch):
     class Lots:
         def __init__(self, draw):
             self.draw = draw
@@ -250,6 +262,10 @@ def test_data_that_change_are_refused():
     with pytest.raises(ValueError, match=r"^Lots.federation must be a pure function: it gave other data when called"):
         simulate(Lots(lambda: np.random.rand(20)), Logistic(), made()(2), local, rounds=1)
     simulate(Lots(lambda: np.random.default_rng(0).random(20)), Logistic(), made()(2), local, rounds=1)
+    clock = iter((0.0, 3.0))  # the first time, scikit-learn is imported
+    monkeypatch.setattr(fit, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    with pytest.raises(ValueError, match=r"^Digits.federation must be a pure function"):
+        fit.make_federation(Digits(lambda labels: np.random.randint(0, 4, len(labels))))
 
 
 def test_what_is_pure_passes_and_the_generators_stay_as_they_are():

@@ -14,7 +14,7 @@ from fedpick.sim.federation import Federation
 from fedpick.tracing import check_methods
 from fedpick.validation import owner_name
 
-QUICK = 1.0  # seconds: what takes longer to make is not made twice
+QUICK = 5.0  # seconds, with imports and JAX's start the first time: what takes longer to make is not made twice
 
 
 def make_federation(data: Any) -> Federation:
