@@ -18,7 +18,7 @@ X = rng.normal(size=(90, 4)).astype(np.float32)
 FEDERATION = Federation.from_arrays(X, X[:, :3].argmax(axis=1), np.arange(90) % 5)
 
 
-@pytest.mark.parametrize("net", ["support.networks:Linen", "support.networks:NNX"])
+@pytest.mark.parametrize("net", ["support.networks:Linen", "support.networks:NNX", "support.networks:linen"])
 def test_a_network_of_flax_learns_and_drops_out(net):
     model = Network(net).build(FEDERATION)
     assert model is Network(net).build(FEDERATION)  # the same program
@@ -36,6 +36,12 @@ def test_a_network_of_flax_learns_and_drops_out(net):
 def test_what_is_no_network_is_told():
     with pytest.raises(ValueError, match=r"must be a module of Flax .* got ArrayImpl"):
         Network("support.networks:nothing").build(FEDERATION)
+    for net, error in {"Wide": "missing 1 required .* 'width'", "model": "missing 1 required .* 'x'"}.items():
+        with pytest.raises(
+            ValueError, match=f"networks:{net} must be .* got an error when called: TypeError: .*{error}"
+        ):
+            Network(f"support.networks:{net}").build(FEDERATION)
+    assert jax.tree.leaves(Network("support.networks:make").build(FEDERATION).init(jax.random.key(0)))
     with pytest.raises(ValueError, match="must have parameters alone, as with GroupNorm, got also batch_stats"):
         Network("support.networks:Normed").build(FEDERATION).init(jax.random.key(0))
     with pytest.raises(ValueError, match="must have parameters alone, as with GroupNorm, got also BatchStat"):

@@ -519,7 +519,7 @@ def test_a_partitioner_without_its_data_set_is_one_sentence():
     assert one.x.shape[1] == 1
     same(one, other)
     for given in (object(), type("Empty", (), {"num_partitions": 2})()):
-        with pytest.raises(ValueError, match="partitioner must be one that has its data set, such as .* no attribute"):
+        with pytest.raises(ValueError, match=r"partitioner must be one that has its data set, such as .* no attribute"):
             from_partitioner(given)
 
 

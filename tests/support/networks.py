@@ -41,3 +41,17 @@ class NormedNNX(nnx.Module):
 
 def nothing():
     return jnp.zeros(3)
+
+
+linen = Linen(classes=3)
+
+
+def make(classes):
+    return Linen(classes)
+
+
+class Wide(nn.Module):
+    width: int
+
+
+model = NNX((4,), 3, rngs=nnx.Rngs(0))

@@ -18,7 +18,13 @@ LABELS = ("y", "label", "labels", "target", "class", "category")
 CLIENTS = ("client", "client_id", "user", "user_id", "writer", "writer_id", "device", "device_id", "node", "site")
 MOST_LABELS = 100  # of a column that is taken for labels by its place alone
 NAMELESS = "a column without a name"
-ROWS = ("id", "index", "row", "rownames", "row_names")  # what a column that numbers the rows is called, in small letters
+ROWS = (
+    "id",
+    "index",
+    "row",
+    "rownames",
+    "row_names",
+)  # what a column that numbers the rows is called, in small letters
 WHOLE = ("x", "image", "img", "pixels", "features")  # one column that is all of the input
 
 

@@ -4,7 +4,7 @@ import functools
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -17,6 +17,7 @@ from fedpick import registry
 from fedpick.sim.federation import Federation
 from fedpick.sim.layers import classes_of
 from fedpick.sim.models import Model, Objective, Params, from_apply
+from fedpick.text import brief
 from fedpick.validation import one_of
 
 LIBRARIES = "a module of Flax (linen or nnx) or Equinox, a function that makes a Keras model, or a fedpick Model"
@@ -56,9 +57,7 @@ def _built(made: Any, address: str, shape: tuple[int, ...], classes: int, object
     parameters = _parameters(made)
     known = {"classes": classes, "num_classes": classes, "inputs": shape}
     given = {name: value for name, value in known.items() if name in parameters}
-    if _is_kind(made, "flax.linen", "Module"):
-        init, apply = _linen(made(**given), shape)
-    elif _is_kind(made, "flax.nnx", "Module"):
+    if _is_kind(made, "flax.nnx", "Module"):
         init, apply = _nnx(functools.partial(made, **given))
     elif _is_kind(made, "equinox", "Module"):
         init, apply = _equinox(functools.partial(made, **given))
@@ -66,13 +65,25 @@ def _built(made: Any, address: str, shape: tuple[int, ...], classes: int, object
         if _is_kind(made, "torch.nn", "Module"):
             rule = "must run on JAX: write it in Flax, or run the PyTorch app itself on Flower (docs/flower.md)"
             raise ValueError(f"Network: {address} {rule}, got a torch.nn.Module")
-        found = made(**given) if callable(made) else made
+        found = made if _is_linen(made) else _made(made, given, address)
         if isinstance(found, Model):
             return found
-        if not hasattr(found, "stateless_call"):
+        if _is_linen(found):
+            init, apply = _linen(found, shape)
+        elif hasattr(found, "stateless_call"):
+            init, apply = _keras(found, shape, address)
+        else:
             raise ValueError(f"Network: {address} must be {LIBRARIES}, got {type(found).__name__}")
-        init, apply = _keras(found, shape, address)
     return from_apply(init, apply, objective)
+
+
+def _made(made: Any, given: Mapping[str, Any], address: str) -> Any:
+    """What a class or function makes; one sentence where it cannot be called in this way, as an object cannot."""
+    try:
+        return made(**given) if callable(made) else made
+    except Exception as error:
+        found = f"{type(error).__name__}: {brief(error)}"
+        raise ValueError(f"Network: {address} must be {LIBRARIES}, got an error when called: {found}") from error
 
 
 Init = Callable[[PRNGKeyArray], Params]
@@ -180,6 +191,11 @@ def _parameters(made: Any) -> Any:
         return inspect.signature(call).parameters
     except (TypeError, ValueError):
         return {}
+
+
+def _is_linen(net: Any) -> bool:
+    """Whether it is a module of Flax linen, which describes a network and has no parameters."""
+    return _is_kind(type(net), "flax.linen", "Module")
 
 
 def _is_kind(made: Any, module: str, name: str) -> bool:
