@@ -89,6 +89,14 @@ def test_every_format_gives_the_same_federation(csv, tmp_path, monkeypatch):
         Arrays(str(tmp_path / "forest.parquet"), client="station").federation()
 
 
+@pytest.mark.parametrize("name", ["FOREST.CSV", "forest.Parquet", "FOREST.TSV"])
+def test_a_file_may_be_called_in_capitals(name, csv, tmp_path):
+    table, path = frame(), tmp_path / name
+    table.write_parquet(path) if "P" in name else table.write_csv(path, separator="\t" if "T" in name[-3:] else ",")
+    assert is_table(str(path))
+    same(Arrays(str(path), client="station").federation(), Arrays(str(csv), client="station").federation())
+
+
 def test_columns_are_named_or_matched(csv):
     one = Arrays(str(csv), client="station", y="cover", x=("wind",)).federation()
     np.testing.assert_array_equal(one.x[:, 0], Arrays(str(csv), client="station").federation().x[:, 1])
@@ -359,6 +367,15 @@ def test_inputs_that_need_it_are_standardised_on_request(csv):
     raw = table["rain"]
     lowest, highest = ((raw - raw.mean()) / raw.std()).min() - 1, ((raw - raw.mean()) / raw.std()).max() + 1
     assert np.all((federation.test_x[:, 0] > lowest) & (federation.test_x[:, 0] < highest))
+
+
+def test_a_constant_input_is_not_scaled_by_its_rounding_error():
+    table = pandas.DataFrame(
+        {"same": 0.1, "rain": TABLE["rain"], "label": np.arange(ROWS) % 2, "site": TABLE["station"]}
+    )
+    federation = from_frame(table, standardize=True, test=table[:3].assign(same=[0.1, 0.2, 0.3]))
+    np.testing.assert_allclose(federation.x[:, 0], 0, atol=1e-6)
+    np.testing.assert_allclose(federation.test_x[:, 0], [0, 0.1, 0.2], atol=1e-6)
 
 
 @pytest.mark.parametrize("form", ["csv", "npz", "frame"])

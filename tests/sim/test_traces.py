@@ -25,7 +25,8 @@ def test_a_table_has_a_row_for_each_round(tmp_path):
     np.savez(tmp_path / "t.npz", present=present)
     lines = ["a,b,c", *(",".join(map(str, row.astype(int))) for row in present)]
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    for name in ("t.npz", "t.csv"):
+    (tmp_path / "T.CSV").write_text("\n".join(lines))
+    for name in ("t.npz", "t.csv", "T.CSV"):
         found = there(TraceFile(str(tmp_path / name)), 3, 8)
         np.testing.assert_array_equal(found, np.tile(present, (2, 1)))
     with pytest.raises(ValueError, match="a column for each of K=5 clients, got 3"):

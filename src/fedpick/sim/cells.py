@@ -28,7 +28,7 @@ def read_cells(file: Path, known: Sequence[str] = ()) -> tuple[dict[str, Numbers
     """
     with file.open(encoding="utf-8-sig", newline="") as lines:
         head = lines.readline()
-    mark = "\t" if file.suffix == ".tsv" else max(",;\t", key=head.count)
+    mark = "\t" if file.suffix.lower() == ".tsv" else max(",;\t", key=head.count)
     names = [name.strip() for name in next(csv.reader([head], delimiter=mark), [])]
     columns, written = {}, {}
     table = [np.char.strip(np.array(cells, str)) for cells in (_split(file, mark, names) if any(names) else ())]

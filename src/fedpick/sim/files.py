@@ -38,7 +38,8 @@ def is_table(path: str) -> bool:
     """Whether a path is of samples: a file of one of the ``KINDS``, LEAF's json, or a folder with such files."""
     if Path(path).is_dir():
         return _is_hugging_face(Path(path)) or bool(_leaf_files(Path(path)))
-    return path.endswith(KINDS) and (not path.endswith(".json") or _is_leaf(Path(path)))
+    suffix = Path(path).suffix.lower()
+    return suffix in KINDS and (suffix != ".json" or _is_leaf(Path(path)))
 
 
 def files_of(path: str) -> list[Path]:
@@ -57,28 +58,29 @@ def read_table(path: str, names: Sequence[str] = ()) -> Table:
         names: What columns may be called: where the first line of a CSV file has all of these, it is no sample.
     """
     file = Path(path)
+    suffix = file.suffix.lower()
     if file.is_dir():
         return _hugging_face(file) if _is_hugging_face(file) else _leaf(_leaf_files(file), file)
     if not file.is_file():
-        kind = "an .npz file" if path.endswith(".npz") else f"a file ({', '.join(KINDS)}) or folder of data"
+        kind = "an .npz file" if suffix == ".npz" else f"a file ({', '.join(KINDS)}) or folder of data"
         raise FileNotFoundError(f"Arrays: path must be {kind}, got {path!r}, where there is none")
     try:
-        if file.suffix == ".npz":
+        if suffix == ".npz":
             columns, test = read_archive(path)
             return Table(columns, test=test)
-        if file.suffix == ".json":
+        if suffix == ".json":
             return _leaf([file], file)
-        if file.suffix in (".csv", ".tsv"):
+        if suffix in (".csv", ".tsv"):
             cells, written = read_cells(file, names)
             return Table(cells, first=2, unit="line", written=written)
-        if file.suffix == ".parquet":
+        if suffix == ".parquet":
             return Table(of_frame(opened("read_parquet", file)))
         return Table(_ipc(file))
     except UnicodeDecodeError as error:
         found = f"the byte {error.object[error.start : error.start + 1]!r}"
         raise ValueError(f"Arrays: {path!r} must be text in UTF-8, got {found}; save it again in UTF-8") from None
     except (OSError, json.JSONDecodeError, csv.Error) as error:
-        raise ValueError(f"Arrays: {path!r} must be a {file.suffix} file, got an error: {brief(error)}") from None
+        raise ValueError(f"Arrays: {path!r} must be a {suffix} file, got an error: {brief(error)}") from None
 
 
 def of_frame(frame: Any) -> dict[str, Numbers]:

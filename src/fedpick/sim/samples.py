@@ -151,7 +151,7 @@ def _unless_numbers(names: tuple[str, ...]) -> tuple[str, ...]:
 def _standardized(x: Numbers, test_x: Numbers) -> tuple[Numbers, Numbers]:
     """In double precision, and rounded after it: of seconds since 1970, float32 would make one number."""
     mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
-    scale = np.where(deviation > 0, deviation, 1.0)
+    scale = np.where(x.max(axis=0) > x.min(axis=0), deviation, 1.0)  # that of a constant is a rounding error
     first, second = ((part - mean) / scale for part in (x, test_x))
     return first.astype(np.float32), second.astype(np.float32)
 

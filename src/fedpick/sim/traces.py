@@ -80,7 +80,7 @@ class TraceFile:
             K: Their number.
         """
         file = _existing(self.path)
-        called, present = _table(file, names) if names and file.suffix in TABLES else ([], np.empty(0))
+        called, present = _table(file, names) if names and file.suffix.lower() in TABLES else ([], np.empty(0))
         place = {name: column for column, name in enumerate(called)}
         absent = [name for name in names if name not in place]
         if called and not absent:
@@ -115,7 +115,7 @@ class _Times(NamedTuple):
 @functools.lru_cache(maxsize=4)
 def _present(file: Path, seconds: float, seed: int, K: int, changed: int) -> Numbers:
     """Who is there, [rounds, K]."""
-    if file.suffix in TABLES:
+    if file.suffix.lower() in TABLES:
         return _table(file)[1]
     devices = [times for times in map(_times, _devices(file)) if times is not None]
     if not devices:
@@ -131,7 +131,7 @@ def _table(file: Path, clients: Sequence[str] = ()) -> tuple[list[str], Numbers]
     A first line with the names of all clients is one of names, be they numbers.
     """
     called: list[str] = []
-    rows, first, unit = _without_header(file) if file.suffix in (".csv", ".tsv") else None, 1, "line"
+    rows, first, unit = _without_header(file) if file.suffix.lower() in (".csv", ".tsv") else None, 1, "line"
     present = [] if rows is None else list(rows.T)
     if rows is None:
         content = read_table(str(file), names=clients)
