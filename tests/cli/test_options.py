@@ -58,6 +58,10 @@ WRONG = {
         ["data", "verify", "--data", "nope"],
         "fedpick: data must be a folder that is there, got 'nope'",
     ),
+    "no test set": (
+        ["run", "plain.toml", "--set", "metrics.target=test_accuracy", "--set", "metrics.value=0.8"],
+        "run: metric test_accuracy needs a test set; quadratic(K=6, v=5, seed=0) has none",
+    ),
     "data of a sweep": (
         ["data", "describe", "plain.toml", "--set", "data.K=[4,8]"],
         "data: data must be without a sweep, as the answer is for one, got a sweep over data.K",

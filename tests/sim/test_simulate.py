@@ -716,3 +716,8 @@ def test_a_model_that_came_to_nan_predicts_nothing():
     assert lost.any()
     for name in ("test_accuracy", "test_f1", "mean_accuracy", "worst_accuracy"):
         np.testing.assert_array_equal(np.isnan(result.metric(name)[0]), lost, err_msg=name)
+
+
+def test_a_target_of_the_test_set_needs_one():
+    with pytest.raises(ValueError, match=r"simulate: metric test_accuracy needs a test set; quadratic\(K=4.* has none"):
+        simulate(Quadratic(K=4), QuadraticModel(), Rand(2), Local(1, 1, 1e-4), rounds=2, until=("test_accuracy", 0.5))

@@ -58,6 +58,7 @@ def run(
         from fedpick.experiment import differences, missing, read
         from fedpick.experiment import run as run_all
         from fedpick.results import MLflow, TensorBoard, write_runs
+        from fedpick.sim import check_test_set
 
         if (workers > 1 or slurm is not None) and not (tensorboard is None and mlflow is None):
             raise ValueError(f"run: workers must be 1 with --tensorboard or --mlflow, got {workers}")
@@ -69,6 +70,7 @@ def run(
         experiments = read(file, settings or ())
         for experiment in experiments:
             experiment.check()  # a mistake is an error now, and not after an hour
+            check_test_set("run", experiment.metrics.target or "loss", experiment.federation())
         left = missing(experiments, open_store(output, "run", "slurm"))
         work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
         if number and not quiet:

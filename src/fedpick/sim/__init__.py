@@ -35,7 +35,7 @@ from fedpick.sim.networks import Network
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, RobustServer, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.polls import batch_losses, full_losses
-from fedpick.sim.preflight import check_direction, check_metrics, check_room
+from fedpick.sim.preflight import check_direction, check_metrics, check_room, check_test_set
 from fedpick.sim.rows import Names
 from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.shakespeare import Shakespeare
@@ -106,6 +106,7 @@ __all__ = [
     "check_metrics",
     "check_room",
     "check_shapes",
+    "check_test_set",
     "distinct",
     "f1",
     "federations_of",

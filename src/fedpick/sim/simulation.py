@@ -110,6 +110,7 @@ def simulate(
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
     preflight.check_metrics(own, data, built, owner="simulate")
+    preflight.check_test_set("simulate", until[0] if until else "loss", data)
     check_lowest(selector, built, liars.attack if liars.share > 0 else "none")
     if jit:
         preflight.check_schedule(local)
