@@ -493,3 +493,18 @@ def test_code_of_ones_own_that_cannot_count_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"must be an importable package\.module:Class .*has no attribute"):
         own_code({"net": f"{file}:net"})
     assert own_code({"net": f"{tmp_path}/not there.py:net", "path": f"{file}:net of mine", "table": "a.csv:b"}) == {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    """Data without a seed."""
+
+    def federation(self):
+        return Quadratic(K=4).federation()
+
+
+def test_redrawing_what_has_no_seed_is_told(recwarn):
+    for data in (Quadratic(K=4), Fixed()):
+        Experiment(data, QuadraticModel(), Rand(2), Local(1, 1, 1e-4), rounds=2, redraw=True).check()
+    (told,) = (str(each.message) for each in recwarn)
+    assert told.startswith("experiment: redraw has no effect on the data: Fixed has no seed")

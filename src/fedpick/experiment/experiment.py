@@ -179,6 +179,9 @@ class Experiment:
             if getattr(self.data, name) != getattr(type(self.data), name, None):
                 kind = type(self.data).__name__
                 warnings.warn(f"experiment: data.{name} of {kind} has no effect on the data: {why}", stacklevel=2)
+        if self.redraw and repr(_reseeded(self.data, 0)) == repr(_reseeded(self.data, 1)):
+            why = f"{type(self.data).__name__} has no seed by which it would be drawn anew"
+            warnings.warn(f"experiment: redraw has no effect on the data: {why}", stacklevel=2)
         federation = self.federation()
         model = self.model.build(federation)
         sim.check_shapes(federation, model, owner="experiment")
