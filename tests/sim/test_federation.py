@@ -592,3 +592,8 @@ def test_any_schedule_of_optax_is_a_schedule():
 def test_a_path_is_no_federation_and_the_cure_is_said():
     with pytest.raises(ValueError, match=r"federation must be one, such as Arrays\('farms\.csv'\), got 'farms\.csv'"):
         simulate("farms.csv", Logistic(), Rand(m=1), Local(1, 1, 0.1), rounds=1)
+
+
+def test_classes_that_the_data_lack_have_no_names():
+    summary = Federation.from_arrays(np.ones((4, 1)), ["u", "v"] * 2, [0, 0, 1, 1], classes=3).summary()
+    assert [summary.class_name(label) for label in range(3)] == ["u", "v", "2"]

@@ -1,8 +1,11 @@
 """Data of one's own, from files and from what other libraries hold: columns, names, guesses and mistakes."""
 
+import importlib.machinery
 import io
 import json
 import logging
+import sys
+import types
 import zipfile
 
 import numpy as np
@@ -144,6 +147,29 @@ def test_the_index_of_a_filtered_frame_is_no_input(name, tmp_path, caplog):
     assert Arrays(str(tmp_path / "last.parquet"), test_share=0.0).federation().summary().labels.shape == (2, 2)
     polars.DataFrame({**table, name: [3, 3, 4, 9]}).write_csv(tmp_path / "filtered.csv")  # which numbers nothing
     assert Arrays(str(tmp_path / "filtered.csv"), test_share=0.0).federation().x.shape == (4, 2)
+
+
+def test_numbers_that_are_hardly_classes_are_told(recwarn):
+    table = {"a": rng.normal(size=40), "price": 1000 + np.arange(40) * 7, "client": np.arange(40) % 4}
+    from_frame(pandas.DataFrame(table), y="price")
+    told = [str(each.message) for each in recwarn if "unseen" not in str(each.message)]
+    assert "own data: price has 40 labels in 36 samples; each is a class of its own, also where it is a number" in told
+    assert not [each for each in told if "in another code" in each]
+
+
+def test_images_that_are_files_in_a_column(tmp_path, monkeypatch):
+    """As Hugging Face's parquet files have them."""
+    image = types.ModuleType("PIL.Image")
+    image.open = lambda content: np.frombuffer(content.read(), np.uint8).reshape(2, 2)
+    for name in ("PIL", "PIL.Image"):
+        monkeypatch.setitem(sys.modules, name, image)
+    image.__spec__ = importlib.machinery.ModuleSpec("PIL", None)
+    images = [{"bytes": bytes([n, 1, 2, 3]), "path": None} for n in range(6)]
+    polars.DataFrame({"image": images, "label": [0, 1] * 3, "user": ["a", "b"] * 3}).write_parquet(
+        tmp_path / "i.parquet"
+    )
+    federation = Arrays(str(tmp_path / "i.parquet"), test_share=0.0).federation()
+    assert (federation.x.dtype, federation.x[:, 0, 0].tolist()) == (np.uint8, [0, 2, 4, 1, 3, 5])
 
 
 def test_a_partition_makes_clients_where_no_column_does(csv):

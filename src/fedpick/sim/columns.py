@@ -12,6 +12,7 @@ from fedpick.metrics import Numbers
 from fedpick.registry import nearest
 from fedpick.sim.cells import MISSING
 from fedpick.sim.rows import few
+from fedpick.text import shown
 
 LOG = logging.getLogger("fedpick")
 LABELS = ("y", "label", "labels", "target", "class", "category")
@@ -135,7 +136,7 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
     numbers = tuple(name for name in rest if columns[name].dtype.kind in "iufb" and columns[name].ndim == 1)
     numbers = tuple(name for name in numbers if not _are_row_numbers(columns, name))
     if not numbers:
-        words = [f"{name} has {word!r}" for name in rest for word in _words(columns[name])[:1]]
+        words = [f"{name} has {shown(word)}" for name in rest for word in _words(columns[name])[:1]]
         why = f", and no numbers ({few(words)})" if words else ""
         raise ValueError(f"{owner} must hold x, got {few(columns)}{why}; or name the columns of inputs")
     return numbers

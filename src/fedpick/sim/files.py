@@ -100,7 +100,7 @@ def of_frame(frame: Any) -> dict[str, Numbers]:
     for name, number in Counter(map(str, frame.columns)).items():
         if number > 1:
             raise ValueError(f"from_frame: frame must have a name for each column, got {name!r} twice")
-    return {str(name): _column(_values(frame[name])) for name in frame.columns}
+    return {str(name): _images(str(name), _column(_values(frame[name]))) for name in frame.columns}
 
 
 def _values(series: Any) -> Any:
@@ -162,7 +162,7 @@ def _hugging_face_part(folder: Path) -> Table:
     features = json.loads((folder / "dataset_info.json").read_text()).get("features") or {}
     words = {name: tuple(feature["names"]) for name, feature in features.items() if "names" in feature}
     columns = {name: _as_bytes(column, features.get(name, {}).get("dtype", "")) for name, column in columns.items()}
-    return Table({name: _images(name, column) for name, column in columns.items()}, words=words)
+    return Table(columns, words=words)
 
 
 def _as_bytes(column: Numbers, kind: str) -> Numbers:
@@ -171,7 +171,7 @@ def _as_bytes(column: Numbers, kind: str) -> Numbers:
 
 
 def _images(name: str, column: Numbers) -> Numbers:
-    """Images that are kept as files in a column, as arrays."""
+    """Images that are kept as files in a column, as those of Hugging Face are, as arrays."""
     if not _is_struct(column) or "bytes" not in column[0]:
         return column
     if importlib.util.find_spec("PIL") is None:

@@ -19,6 +19,7 @@ from fedpick.sim.rows import Names, check_mixed, few, held_out, joined, narrow, 
 SCALE = 10.0  # of inputs, above which plain gradient descent rarely works
 SAMPLED = 20_000  # rows that are looked at for it
 COINCIDENCE = 20  # samples, below which an input may well be as the label is
+FEW_OF_EACH = 5  # samples of a label on average, with fewer of which labels are hardly classes
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,11 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
     elif not (x.dtype == np.uint8 or how.codes):
         _warn_of_scale(x, roles.x, name)
     _warn_of_unseen(y, test_y, labels, name)
-    _warn_of_codes(x, y, roles, name)
+    if len(labels) > COINCIDENCE and len(y) < FEW_OF_EACH * len(labels):
+        what = f"{roles.y} has {len(labels):,} labels in {len(y):,} samples"
+        warnings.warn(f"{name}: {what}; each is a class of its own, also where it is a number", stacklevel=2)
+    else:
+        _warn_of_codes(x, y, roles, name)
     if not how.x:  # what is named leaves out the rest
         _warn_of_unused(table, (*roles.x, roles.y), roles.client, name)
     return Federation.from_arrays(

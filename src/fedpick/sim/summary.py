@@ -27,8 +27,8 @@ class Summary(NamedTuple):
         return self.clients[client] if self.clients else str(client)
 
     def class_name(self, label: int) -> str:
-        """What a label is called: its name, or its number."""
-        return self.classes[label] if self.classes else str(label)
+        """What a label is called: its name, or its number, also where it is beyond those that the data have."""
+        return self.classes[label] if label < len(self.classes) else str(label)
 
     @property
     def sizes(self) -> Numbers:
