@@ -161,12 +161,3 @@ def test_the_form_of_command_lines_is_told_apart():
 def test_a_sweep_over_anything_but_the_data_leaves_them_one():
     found = fedpick("data", "describe", "plain.toml", "--set", "local.eta=[1e-5,1e-6]")
     assert (found.exit_code, "6 clients" in found.output) == (0, True), found.output
-
-
-@pytest.mark.parametrize("given", [["--x", "a", "--x", "b"], ["--strategies", "rand", "--strategy", "pow-d"]])
-def test_names_in_two_places_are_refused(given):
-    """The first of the two would not count."""
-    result = fedpick("compare", "mine.npz", *given)
-    assert result.exit_code == 2
-    assert f"{given[0]} must be given once, with commas between several, got it 2" in result.output
-    assert not Path("comparison").exists()

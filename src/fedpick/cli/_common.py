@@ -34,20 +34,7 @@ Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for runs an
 Data = Annotated[Path | None, typer.Option("--data", help="Folder with Fashion-MNIST.", show_default="FEDPICK_DATA")]
 Settings = Annotated[list[str] | None, typer.Option("--set", "-s", help="Override any setting, such as local.tau=5.")]
 PATH_OPTIONS = ("--output", "-o", "--data", "--docs")  # of this machine
-LISTS = ("x", "metrics", "strategies")  # options that have several names, with commas between them
 DISPLAY_OPTIONS = ("--quiet", "-q", "--json", "--debug")  # which change no result
-
-
-class Command(typer.core.TyperCommand):
-    """A command that refuses names in two places, as in --x a --x b: the first would not count."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = self.make_parser(ctx).parse_args(list(args))[2]
-        for option in given:
-            if option.name in LISTS and (times := given.count(option)) > 1:
-                ctx.fail(f"{option.opts[0]} must be given once, with commas between several, got it {times} times")
-        found: list[str] = super().parse_args(ctx, args)
-        return found
 
 
 _INTERRUPTED: list[int] = []  # signals that came
