@@ -225,7 +225,6 @@ def _read_role(value: Any, annotation: Any) -> Any:
     name, rows = fields.pop("kind"), registry.ROLES[role]
     if name not in rows and not registry.is_address(name):
         raise WrongValueError(f"must have a kind among {', '.join(rows)}, got {shown(name)}{nearest(name, rows)}")
-
     return registry.build(role, name, fields, make=lambda kind, given: _CONVERTER.structure(given, kind))
 
 
@@ -282,11 +281,6 @@ def _read_array(value: Any, annotation: Any) -> Any:
     return array if kinds == "b" else array.astype(np.float32)
 
 
-def _is_list(kind: Any) -> bool:
-    origin: Any = get_origin(kind)
-    return origin in (tuple, list)
-
-
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(int, _WHOLE)
@@ -295,7 +289,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(str, _TEXT)
     converter.register_structure_hook_func(_is_literal, _read_word)
     converter.register_structure_hook_func(_is_array, _read_array)
-    converter.register_structure_hook_func(_is_list, _read_list)
+    converter.register_structure_hook_func(lambda kind: get_origin(kind) in (tuple, list), _read_list)
     converter.register_structure_hook_func(lambda kind: bool(role_of(kind)), _read_role)
     converter.register_structure_hook_func(_is_union, _read_union)
     return converter

@@ -12,7 +12,8 @@ import jax
 import numpy as np
 
 from fedpick.config import leaves as leaves_of
-from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment, content_of
+from fedpick.experiment.code import content_of
+from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment
 from fedpick.pytrees import leaves_by_name, whole_fields
 from fedpick.results import Result
 from fedpick.sim import Federation, federations_of, simulate

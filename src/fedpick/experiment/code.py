@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedpick import registry
-from fedpick.storage import sum_of_code, sums_of_files
+from fedpick.storage import sources_of, sum_of_code, sums_of_files
 
 
 def own_code(plain: Any) -> dict[str, str]:
@@ -39,6 +39,11 @@ def own_code(plain: Any) -> dict[str, str]:
     loads += [first] if first is not own else []  # "mynet.py:net" may be an object of a class of a package
     sums = sorted(filter(None, map(sum_of_code, loads)))
     return {plain: sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()} if sums else {}
+
+
+def content_of(data: Any) -> tuple[Any, ...]:
+    """What a description of data leads to beside its fields: the file that it reads, one's own code and its files."""
+    return getattr(data, "sha256", ""), sources_of(data)
 
 
 def check_current(name: str, value: Any) -> None:

@@ -15,12 +15,11 @@ import numpy as np
 
 from fedpick import config, registry, sim
 from fedpick.config import Plain
-from fedpick.experiment.code import check_current, own_code
+from fedpick.experiment.code import check_current, content_of, own_code
 from fedpick.experiment.devices import make_devices
 from fedpick.experiment.metrics import Metrics
 from fedpick.protocol import Selector, check_strategy
 from fedpick.pytrees import leaves_by_name, whole_fields
-from fedpick.storage import sources_of
 from fedpick.text import shown
 from fedpick.validation import check_kind, flag, require
 
@@ -205,16 +204,11 @@ class Experiment:
 
 def _derived(name: str, part: Plain) -> Any:
     """A part of a class of one's own, which is derived from fedpick's."""
-    made, fields = registry.load(part["kind"]), {field: value for field, value in part.items() if field != "kind"}
+    made = registry.load(part["kind"])
     if not isinstance(made, type) or not issubclass(made, _PARTS[name]):
         rule = f"a class that is derived from {_PARTS[name].__name__}"
         raise ValueError(f"experiment: {name}.kind must be {rule}, got {shown(part['kind'])}")
-    return config.structure(fields, made, f"experiment: {name}")
-
-
-def content_of(data: Any) -> tuple[Any, ...]:
-    """What a description of data leads to beside its fields: the file that it reads, one's own code and its files."""
-    return getattr(data, "sha256", ""), sources_of(data)
+    return config.structure({key: value for key, value in part.items() if key != "kind"}, made, f"experiment: {name}")
 
 
 @functools.lru_cache(maxsize=2)
@@ -288,9 +282,8 @@ def _one(point: Plain, folder: Path) -> Experiment:
     own = {name: part for name, part in named.items() if name != "local" and registry.is_address(part["kind"])}
     drawn = None if "devices" in own else named.get("devices")
     rest = {name: part for name, part in point.items() if name not in own and not (drawn and name == "devices")}
-    experiment: Experiment = config.structure(rest, Experiment, "experiment")
-    for name, table in own.items():
-        experiment = dataclasses.replace(experiment, **{name: _derived(name, table)})
+    plain: Experiment = config.structure(rest, Experiment, "experiment")
+    experiment = dataclasses.replace(plain, **{name: _derived(name, table) for name, table in own.items()})
     for part, field in (("data", "path"), ("model", "base"), ("availability", "path")):
         value = getattr(experiment, part)
         path = getattr(value, field, None)
