@@ -208,8 +208,9 @@ _TEXT = _strict(str, "a text", (str,))
 def _read_word(value: Any, kind: Any) -> Any:
     choices = get_args(kind)
     if not isinstance(value, str) or value not in choices:
-        listed = ", ".join(map(repr, choices))
-        raise WrongValueError(f"must be one of {listed}, got {shown(value)}{nearest(value, choices)}")
+        raise WrongValueError(
+            f"must be one of {', '.join(map(repr, choices))}, got {shown(value)}{nearest(value, choices)}"
+        )
     return value
 
 
@@ -274,11 +275,14 @@ def _read_array(value: Any, annotation: Any) -> Any:
         array = np.asarray(value) if isinstance(value, list) else None
     except ValueError:  # rows of different lengths
         array = None
-    kinds = "b" if "bool" in annotation.dtypes else "iuf"
+    kinds, what = ("b", "true or false") if "bool" in annotation.dtypes else ("iuf", "numbers")
     if array is None or array.dtype.kind not in kinds or array.ndim != list_depth(annotation):
-        what = "true or false" if kinds == "b" else "numbers"
         raise WrongValueError(f"must be {list_depth(annotation)}-dimensional, a list of {what}, got {shown(value)}")
     return array if kinds == "b" else array.astype(np.float32)
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) in (tuple, list)
 
 
 def _converter() -> cattrs.Converter:
@@ -289,7 +293,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(str, _TEXT)
     converter.register_structure_hook_func(_is_literal, _read_word)
     converter.register_structure_hook_func(_is_array, _read_array)
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) in (tuple, list), _read_list)
+    converter.register_structure_hook_func(_is_list, _read_list)
     converter.register_structure_hook_func(lambda kind: bool(role_of(kind)), _read_role)
     converter.register_structure_hook_func(_is_union, _read_union)
     return converter
