@@ -168,8 +168,7 @@ def _several(value: Any) -> tuple[Any, ...]:
 
 
 def _is_literal(annotation: Any) -> bool:
-    origin: Any = get_origin(annotation)
-    return origin is Literal
+    return get_origin(annotation) in (Literal,)
 
 
 def _is_union(annotation: Any) -> bool:
@@ -208,9 +207,8 @@ _TEXT = _strict(str, "a text", (str,))
 def _read_word(value: Any, kind: Any) -> Any:
     choices = get_args(kind)
     if not isinstance(value, str) or value not in choices:
-        raise WrongValueError(
-            f"must be one of {', '.join(map(repr, choices))}, got {shown(value)}{nearest(value, choices)}"
-        )
+        listed = ", ".join(map(repr, choices))
+        raise WrongValueError(f"must be one of {listed}, got {shown(value)}{nearest(value, choices)}")
     return value
 
 
