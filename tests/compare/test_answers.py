@@ -87,8 +87,8 @@ def test_who_shares_one_seed_with_the_baseline_is_not_sure_beside_others_with_mo
     found = compared(rand=[60, 70, 65], lucky=[20], slow=[61, 72, 67])
     assert found.answer == (
         "Nothing beats rand for sure. The fastest is lucky: it is 3.00 times as fast as rand to loss 0.5 (one seed, "
-        "with which nothing is sure). They have different seeds (rand 3, lucky 1 and slow 3): two are compared over "
-        "those that both have."
+        "with which nothing is sure). They have different seeds (3 of rand, 1 of lucky and 3 of slow): two are "
+        "compared over those that both have."
     )
 
 
@@ -260,6 +260,15 @@ def test_a_report_of_runs_is_by_the_metric_that_compare_takes(kind, metric, tmp_
     assert load_report(tmp_path, value=0.3).comparison.metric == metric
 
 
+def test_a_value_that_chooses_runs_can_be_typed(tmp_path):
+    for place, speed in enumerate(([1.0, 2.0] * 50, 1000.0)):
+        plain = {"data": {"kind": "digits"}, "selector": {"kind": "rand", "m": 1 + place}, "devices": {"speed": speed}}
+        about = {"seed": 0, "experiment": plain, "model_bytes": 10}
+        RunStore(tmp_path).save(f"run{place}", about, made_up([30]).to_arrays(0), {})
+    with pytest.raises(ValueError, match=r"choose with --where, such as --where devices.speed=1000.0$"):
+        load_report(tmp_path)
+
+
 def test_a_sweep_is_of_one_strategy_over_one_number():
     rounds = {"rand": [60, 61], "a": [40, 41], "b": [30, 31], "c": [50, 51], "d": [20, 21]}
     found = compared(0.5, **rounds)
@@ -291,7 +300,7 @@ def test_prices_and_ends_are_of_the_seeds_that_both_have():
     found = Comparison(("rand", "fast"), (rand, fast), value=0.5)
     assert "a median of 31 rounds against 61 and 0.51 times the traffic." in found.answer
     assert found.answer.endswith(
-        " They have different seeds (rand 8 and fast 3): two are compared over those that both have."
+        " They have different seeds (8 of rand and 3 of fast): two are compared over those that both have."
     )
     assert cards(found, "fast")[1][1:] == ("0.51", "medians: 0.0932 MB against 0.183 MB")
     for result, ends in ((rand, [0.2] * 3 + [0.9] * 5), (fast, [0.3] * 3)):

@@ -82,7 +82,7 @@ def _different(compared: Compared) -> str:
         words += f" They were evaluated at different rounds, and are compared at the common ones ({number})."
     seeds = {name: [run["seed"] for run in compared.of(name).runs] for name in compared.names}
     if len({tuple(sorted(own)) for own in seeds.values()}) > 1:
-        numbers = listed([f"{name} {len(own)}" for name, own in seeds.items()])
+        numbers = listed([f"{len(own)} of {name}" for name, own in seeds.items()])
         words += f" They have different seeds ({numbers}): two are compared over those that both have."
     if compared.other_data:
         words += f" But {compared.other_data}."

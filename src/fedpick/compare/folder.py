@@ -253,9 +253,9 @@ def _check_alike(plains: Sequence[Plain], folder: Path, real: bool) -> None:
     varied = [path for path in differences(others)[0] if not (real and path == "rounds")]
     if varied:
         path = varied[0]
-        found = list(dict.fromkeys(str(leaves(plain).get(path)) for plain in plains))
+        found = min((str(leaves(plain).get(path)) for plain in plains), key=len)  # of lists, one that can be typed
         rule = f"holds runs that differ in {', '.join(varied[:3])}, which cannot be compared"
-        raise ValueError(f"report: {str(folder)!r} {rule}; choose with --where, such as --where {path}={found[0]}")
+        raise ValueError(f"report: {str(folder)!r} {rule}; choose with --where, such as --where {path}={found}")
 
 
 def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fedpick.config import Plain, leaves
 
-LONGEST = 60  # characters of a value in a name
+LONGEST = 30  # characters of a list in a name
 SHARED = ("seeds", "name", "metrics")  # no part of what an experiment is called
 
 
@@ -54,7 +54,7 @@ def _name(plain: Plain, different: Plain) -> str:
 def _brief(value: Any) -> str:
     """A value as a name may hold it: of a list with a number for each client, the beginning."""
     text = str(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= LONGEST or not isinstance(value, list | tuple) else f"{text[:LONGEST]}..."
 
 
 def kind_of(selector: Any) -> str:
