@@ -189,6 +189,11 @@ def test_all_missing_fields_are_named():
         from_plain(data)
 
 
+def test_names_tell_kinds_where_nothing_else_does():
+    one, other = (plain(f"availability.kind={kind}") for kind in ("always", "mine:Mine"))
+    assert names([one, other]) == ("pow-d, availability.kind = always", "pow-d, availability.kind = mine:Mine")
+
+
 @pytest.mark.parametrize("setting", ["d", "=3", "selector.=3", "rounds.x=3"])
 def test_settings_must_look_like_settings(setting):
     with pytest.raises(ValueError, match="experiment: "):

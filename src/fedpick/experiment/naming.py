@@ -36,8 +36,8 @@ def names(plains: Sequence[Plain]) -> tuple[str, ...]:
     >>> names([{"selector": rand}, {"selector": few}, {"selector": many}])
     ('rand', 'pow-d, d = 6', 'pow-d, d = 9')
     """
-    for shared in (SHARED, ("seeds", "name")):
-        found = [_name(plain, own) for plain, own in zip(plains, differences(plains, shared), strict=True)]
+    for shared, kinds in ((SHARED, False), (("seeds", "name"), False), (("seeds", "name"), True)):
+        found = [_name(plain, own, kinds) for plain, own in zip(plains, differences(plains, shared), strict=True)]
         if len(set(found)) == len(found):
             break
     else:
@@ -45,8 +45,10 @@ def names(plains: Sequence[Plain]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _name(plain: Plain, different: Plain) -> str:
-    shown = {path: value for path, value in different.items() if value != "" and path.split(".")[-1] != "kind"}
+def _name(plain: Plain, different: Plain, kinds: bool) -> str:
+    """The strategy and what differs; the kinds of other parts, which their parameters mostly tell, where asked for."""
+    hidden = [path for path in different if path.endswith(".kind") and not (kinds and not path.startswith("selector"))]
+    shown = {path: value for path, value in different.items() if value != "" and path not in hidden}
     others = (f"{re.sub(r'^(selector[.])+', '', path)} = {_brief(value)}" for path, value in shown.items())
     return ", ".join([kind_of(plain.get("selector")), *others])
 
