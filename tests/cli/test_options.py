@@ -93,6 +93,15 @@ WRONG = {
     "an empty name": (["compare", "mine.npz", "--name", ""], "compare: name must not be empty, got ''"),
     "a report of no name": (["report", "empty", "--name", ""], "report: name must not be empty, got ''"),
     "a table to nowhere": (["compare", "mine.npz", "--csv", "-"], "compare: csv must be the path of a file, got '-'"),
+    "a column of no data": (["advise", "--clients", "20", "--standardize"], "advise: standardize must come with data"),
+    "seeds of nothing": (
+        ["arena", "--from", "arena.json", "--seeds", "5"],
+        "arena: seeds must not be given with --from, which plays nothing",
+    ),
+    "a table of what is submitted": (
+        ["run", "plain.toml", "--slurm", "partition=x", "--csv", "a.csv"],
+        "run: csv must come with the command that waits, without --slurm, got 'a.csv'",
+    ),
     "a run to nowhere": (["run", "plain.toml", "--csv", "-"], "run: csv must be the path of a file, got '-'"),
 }
 

@@ -63,6 +63,8 @@ def run(
         if (workers > 1 or slurm is not None) and not (tensorboard is None and mlflow is None):
             raise ValueError(f"run: workers must be 1 with --tensorboard or --mlflow, got {workers}")
         check_csv("run", csv)
+        if slurm is not None and csv is not None:
+            raise ValueError(f"run: csv must come with the command that waits, without --slurm, got {str(csv)!r}")
         makers: list[Any] = [lambda: TensorBoard(tensorboard)] if tensorboard is not None else []
         makers += [lambda: MLflow(tracking_uri=mlflow)] if mlflow is not None else []
         for make in makers:
