@@ -176,6 +176,9 @@ def test_a_comparison_has_a_name_for_each_result():
         Comparison(("a", "a"), (made_up([1]), made_up([1])))
     with pytest.raises(ValueError, match="Comparison: results must be a Result, got 5"):
         Comparison(("a", "b"), (made_up([1]), 5))  # type: ignore[arg-type]
+    both = {"a": made_up([1]), "b": made_up([1])}
+    with pytest.raises(ValueError, match="Comparison: results must be a tuple, got dict_values"):
+        Comparison(tuple(both), both.values())  # type: ignore[arg-type]
 
 
 def test_a_comparison_of_results_on_other_data_says_so():

@@ -51,8 +51,11 @@ class Comparison:
     by: str = "rounds"
 
     def __post_init__(self) -> None:
-        for result in self.results:
-            check_kind("Comparison", "results", result, Result)
+        for name, part, kind in (("names", self.names, str), ("results", self.results, Result)):
+            if not isinstance(part, tuple | list):
+                raise ValueError(f"Comparison: {name} must be a tuple, got {shown(part)}")
+            for each in part:
+                check_kind("Comparison", name, each, kind)
         check_target(self.metric, self.value, self.metric_names)
         one_of("compare", "by", self.by, tuple(CURRENCIES))
         if not self.names or len(self.names) != len(self.results):
