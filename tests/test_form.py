@@ -310,6 +310,12 @@ def test_a_state_of_numbers_is_one(seeds):
     assert np.sort(records["clients"][0]).tolist() == [[3, 4], [3, 4]]
 
 
+def test_a_state_holds_no_random_key():
+    keeps = made(init=lambda *given: jax.random.key(3))
+    with pytest.raises(ValueError, match=r"^Mine.init must give a state of arrays and numbers, got a random key; draw"):
+        play(keeps(2))
+
+
 def test_a_seat_goes_to_a_candidate():
     last = made(
         poll="full",

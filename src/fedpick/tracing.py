@@ -87,6 +87,9 @@ def check_methods(selector: Selector[Any], K: int, *, compiled: bool = True) -> 
         trace("propose", is_mask, keys.propose, first, clients)
         return
     first = trace("init", lambda state: _check_state(name, "init", state), fixed=(K,))
+    if compiled and any(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in jax.tree.leaves(first)):
+        rule = "must give a state of arrays and numbers"
+        raise FormError(f"{name}.init {rule}, got a random key; draw from the key of the round")
     mask = trace("propose", is_mask, keys.propose, first, clients)
     key, losses = select_key(selector, keys), _shaped((K,), jnp.float32)
     selection = trace("select", lambda found: check_selection(selector, found, K), key, first, clients, mask, losses)
