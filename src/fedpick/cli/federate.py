@@ -88,7 +88,7 @@ def federate(
             raise ValueError(f"federate: {rule} ({'; '.join(SHARED)}), got none")
         check_page(output, "federate")
         plain = {"selector": unstructure(selector, "Selector"), "seeds": [seed], "rounds": rounds}
-        check_federations(output, "federate", clients, plain)
+        check_federations(output, "federate", clients=clients, experiment=plain)
         _federate(settings, output, quiet)
 
 

@@ -90,7 +90,7 @@ def check_page(folder: Path, owner: str = "compare") -> None:
     check_own(owner, folder, (PAGE, SUMMARY))
 
 
-def check_federations(folder: Path, owner: str, clients: int, experiment: Plain) -> None:
+def check_federations(folder: Path, owner: str, *, clients: int, experiment: Plain) -> None:
     """Raise where a folder holds what a federation would not fit to: its page is of all that is in it, side by side.
 
     That is simulations, a comparison, federations of another number of clients, and the same with more rounds.
