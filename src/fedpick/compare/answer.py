@@ -182,14 +182,17 @@ def _first(compared: Compared, best: str, times: float) -> str:
 
 
 def _better_end(compared: Compared, best: str) -> str:
-    """Where the baseline surely ends better than the winner: who is there first need not stay there."""
+    """Where the baseline surely ends better than the winner, or it alone finite: who is first need not stay there."""
     base, metric = compared.baseline, compared.metric
     if compared.of(best).rounds != compared.of(base).rounds:
         return ""
     mine, theirs = compared.rows(best, base)
     ends = [compared.of(name).metric(metric)[rows, -1] for name, rows in ((best, mine), (base, theirs))]
+    lost = int((~np.isfinite(ends[0])).sum())
+    if lost and np.isfinite(ends[1]).all() and not compared.of(best).real:
+        return f" But {lost} of {counted(len(mine), 'run')} of {best} {'ends' if lost == 1 else 'end'} at no finite value."
     gap = interval((ends[0] - ends[1]) * (1 if compared.of(base).rises(metric) else -1))
-    if not gap.high < 0:  # nor where one of them is NaN, or there is one seed
+    if not gap.high < 0:  # nor where there is one seed
         return ""
     mean, plain = (f"{100 * end.mean():.1f} %" if is_accuracy(metric) else f"{end.mean():.3g}" for end in ends)
     return f" But {base} ends better, at {plain} against {mean}."
