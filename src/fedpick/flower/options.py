@@ -17,7 +17,10 @@ MOST_CLIENTS = 10_000_000
 IDENTITIES = ("partition-id", "name", "node")  # what an identity begins with, before "="
 # What a run that resumes may change: how long it waits, and where it is kept.
 CHANGEABLE = ("wait", "poll_timeout", "quarantine", "min_clients", "outage", "folder")
-RESUME = "start the run again when clients are back, or mended: with a folder, it resumes"
+RESUME = (
+    "start the run again when clients are back, or mended (at a smaller learning rate, where updates were not finite): "
+    "with a folder, it resumes"
+)
 
 
 def _is_number(value: object) -> bool:
