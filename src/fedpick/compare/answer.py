@@ -190,7 +190,8 @@ def _better_end(compared: Compared, best: str) -> str:
     ends = [compared.of(name).metric(metric)[rows, -1] for name, rows in ((best, mine), (base, theirs))]
     lost = int((~np.isfinite(ends[0])).sum())
     if lost and np.isfinite(ends[1]).all() and not compared.of(best).real:
-        return f" But {lost} of {counted(len(mine), 'run')} of {best} {'ends' if lost == 1 else 'end'} at no finite value."
+        runs = f"{lost} of {counted(len(mine), 'run')} of {best}"
+        return f" But {runs} {'ends' if lost == 1 else 'end'} at no finite value."
     gap = interval((ends[0] - ends[1]) * (1 if compared.of(base).rises(metric) else -1))
     if not gap.high < 0:  # nor where there is one seed
         return ""
