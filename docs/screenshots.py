@@ -19,9 +19,10 @@ DRAWN = (
 
 
 def main(report: Path, folder: Path, whole: bool) -> None:
+    chromium = shutil.which("chromium") or sys.exit("screenshots.py needs a chromium on the PATH")
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for name, (scheme, width, height) in LOOKS.items():
             page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
             page.goto(report.resolve().as_uri())
