@@ -68,6 +68,21 @@ def test_a_best_rate_at_the_edge_of_those_that_were_tried_is_told(sign, end, mon
     assert end in said
 
 
+def test_where_no_rate_stays_finite_smaller_ones_are_tried_and_told(monkeypatch, caplog):
+    tried = set()
+
+    def ended(experiment, store):
+        tried.add(experiment.local.eta)
+        return SimpleNamespace(metric=lambda name: np.full((1, 1), np.nan))
+
+    monkeypatch.setattr(compare.tuning, "run_missing", lambda *_: None)
+    monkeypatch.setattr(compare.tuning, "load_results", ended)
+    (tuned,) = tune_rates(make_experiments("quadratic", replace(CHOSEN, strategies=("rand",), eta=81.0)), None)
+    assert sorted(tried) == [1, 3, 9, 27, 81, 243, 729]
+    assert tuned.local.eta == 1
+    assert "1 is the smallest of the 7 that were tried: a smaller one may be better" in caplog.text
+
+
 def test_points_of_a_sweep_that_are_tuned_to_one_rate_are_one(tmp_path, monkeypatch):
     def ended(experiment, store):
         return SimpleNamespace(metric=lambda name: np.full((1, 1), abs(np.log(experiment.local.eta / 6e-6))))

@@ -58,7 +58,7 @@ def tune_rates(
         tried = [_next(found) for found in losses]
         if not any(tried):
             break
-    best = [min(found, key=found.__getitem__) for found in losses]
+    best = [_best(found) for found in losses]
     tuned = [_at(one, factor) for one, factor in zip(experiments, best, strict=True)]
     for one, factor, found in zip(tuned, best, losses, strict=True):
         if _next(found):
@@ -78,10 +78,15 @@ def check_rates(experiments: Sequence[Experiment]) -> None:
         require("compare", "eta", one.local.eta, "above 0 to be tuned", lambda eta: eta > 0)
 
 
+def _best(found: dict[float, float]) -> float:
+    """The factor with the lowest loss; of several the smallest, as where none ends at a finite one."""
+    return min(found, key=lambda factor: (found[factor], factor))
+
+
 def _next(found: dict[float, float]) -> list[float]:
     """The factor beyond the best one, where that is the first or the last."""
-    best = min(found, key=found.__getitem__)
-    if not np.isfinite(found[best]) or best == min(found):
+    best = _best(found)
+    if best == min(found):
         return [best / STEP]
     return [best * STEP] if best == max(found) else []
 
