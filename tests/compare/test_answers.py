@@ -54,6 +54,15 @@ def test_a_target_of_its_own_is_none_that_most_runs_begin_with():
     )
 
 
+def test_the_runs_that_reach_a_target_of_its_own_are_those_of_the_table():
+    once = [0.5, 0.8, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4]  # above the last run's end for a while
+    rand = of_losses(once, once, [0.5, 0.6, *[0.7] * 7])
+    rand.metrics["test_accuracy"] = rand.metrics["loss"].copy()
+    found = Comparison(("rand",), (rand,), "test_accuracy")
+    assert (found.threshold, found.summaries[0].reached) == (0.699, 3)
+    assert found.goal_with_source == "test accuracy 69.9%, which every run of rand reaches"
+
+
 def test_a_page_offers_no_target_that_most_runs_begin_with():
     losses = [1, 5, 4, 3, 2, 0.9, 0.8, 0.7, 0.6]
     found = Comparison(("rand", "other"), (of_losses(losses, losses), of_losses(losses, losses)))

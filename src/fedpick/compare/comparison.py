@@ -122,11 +122,11 @@ class Comparison:
     @property
     def threshold(self) -> float:
         """The value to reach: given, or what each of the baseline's runs reaches and most runs do not begin with."""
-        return self._default[0] if self.value is None else self.value
+        return self._default if self.value is None else self.value
 
     @functools.cached_property
-    def _default(self) -> tuple[float, int]:
-        """The target where none is given, and how many of the baseline's runs reach it."""
+    def _default(self) -> float:
+        """The target where none is given."""
         base = self.of(self.baseline)
         in_all = self.counted[self.baseline] & (base.evaluated <= min(result.rounds for result in self.results))
         values = base.metric(self.metric)[:, in_all]
@@ -147,7 +147,8 @@ class Comparison:
         """The same with where it comes from."""
         if self.value is not None:
             return self.goal
-        number, runs = self._default[1], len(self.of(self.baseline).runs)
+        there = np.isfinite(self.rounds_of(self.baseline))
+        number, runs = int(there.sum()), there.size
         who = "every run" if number == runs else f"{number} of {runs} runs"
         return f"{self.goal}, which {who} of {self.baseline} {'reaches' if number in (1, runs) else 'reach'}"
 

@@ -7,8 +7,8 @@ import numpy as np
 from fedpick.metrics import Numbers
 
 
-def default_target(values: Numbers, rises: bool, says_nothing: Callable[[float], bool]) -> tuple[float, int]:
-    """What every run of the baseline reaches, rounded to three digits, and how many of its runs reach that.
+def default_target(values: Numbers, rises: bool, says_nothing: Callable[[float], bool]) -> float:
+    """What every run of the baseline reaches, rounded to three digits.
 
     Where most runs begin with it, it is the easiest that one of them reaches and most do not begin with, if there is
     any.
@@ -19,9 +19,9 @@ def default_target(values: Numbers, rises: bool, says_nothing: Callable[[float],
         says_nothing: Whether most runs begin with a value.
 
     >>> default_target(np.array([[1.0, 0.5], [1.0, 0.7001]]), False, lambda value: value >= 1)
-    (0.701, 2)
+    0.701
     >>> default_target(np.array([[1.0, 0.5], [3.0, 2.0]]), False, lambda value: value >= 1)
-    (0.5, 1)
+    0.5
     """
     sign = -1 if rises else 1
     signed = sign * values  # better the lower it is
@@ -30,8 +30,8 @@ def default_target(values: Numbers, rises: bool, says_nothing: Callable[[float],
     last = known[:, -max(1, known.shape[1] // 4) :].mean(axis=1)
     ends = last if rises else known.min(axis=1)
     easiest = sorted(set(ends.tolist()), reverse=True)
-    found = [(sign * _rounded(end, signed[:, 0].min()) + 0.0, int((ends <= end).sum())) for end in easiest]  # not -0
-    return next((each for each in found if not says_nothing(each[0])), found[0])
+    found = [sign * _rounded(end, signed[:, 0].min()) + 0.0 for end in easiest]  # not -0
+    return next((each for each in found if not says_nothing(each)), found[0])
 
 
 def _rounded(end: float, first: float) -> float:
