@@ -9,6 +9,7 @@ from fedpick.arena.features import AXES, Features
 from fedpick.arena.map import GAINS, Map
 from fedpick.metrics import Numbers
 from fedpick.results import Interval
+from fedpick.text import listed
 
 NEAREST = (20, 40, 80, 160)  # problems that an answer is taken from: as many as foretell other families best
 LEVEL = 0.8  # of the intervals
@@ -91,6 +92,7 @@ def advise(where: Map, features: Features) -> Advice:
         where: The map.
         features: The federation in numbers; by those that are known it is compared.
     """
+    _check_families(where, 2)
     query = features.vector()
     known = np.isfinite(query)
     points, scale = _standard(where)
@@ -162,6 +164,7 @@ def leave_families_out(where: Map) -> Trial:
     Args:
         where: The map.
     """
+    _check_families(where, 3)
     points, _ = _standard(where)
     gains = np.concatenate([where.speed, where.final], axis=1)
     n, number = len(points), len(where.strategies)
@@ -177,6 +180,14 @@ def leave_families_out(where: Map) -> Trial:
     rows = np.arange(n)
     speed, final = (np.where(chosen < 0, 0.0, each[rows, chosen]) for each in (where.speed, where.final))
     return Trial(covered, chosen, speed, final, known)
+
+
+def _check_families(where: Map, least: int) -> None:
+    """Raise where a map has too few families: how sure advice is, is known from families that it was not taken from."""
+    names = np.unique(where.families)
+    if len(names) < least:
+        rule = f"must have problems of at least {least} families, as each is foretold from others"
+        raise ValueError(f"advise: the map {rule}, got {listed(names.tolist())} alone")
 
 
 def _standard(where: Map) -> tuple[Numbers, tuple[Numbers, Numbers]]:
