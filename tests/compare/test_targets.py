@@ -17,6 +17,7 @@ from fedpick.compare import COLUMNS, Comparison, choose_target, columns_of, rend
 from fedpick.compare.charts import partition_chart
 from fedpick.compare.facts import cards, describe, sweep_sections
 from fedpick.compare.page import split_answer
+from fedpick.compare.report import compare_results
 from fedpick.compare.targets import leader_of, speed_up_chart, targets, winner_of
 from fedpick.experiment import Metrics
 from fedpick.results import interval
@@ -293,6 +294,22 @@ def test_results_of_different_data_are_not_compared():
         found = Comparison(("rand", "other"), (rand, other), value=0.5)
     assert found.answer.startswith("other wins: ")
     assert " But rand and other have different clients" in found.answer
+
+
+def test_a_sweep_over_the_data_has_no_answer_though_the_shares_are_the_same():
+    plains = [
+        {"data": {"kind": "synthetic", "beta": beta}, "selector": {"kind": kind, "m": 3}}
+        for kind in ("rand", "uniform")
+        for beta in (0.0, 1.0)
+    ]
+    results = [made_up(rounds) for rounds in ([60, 63], [60, 62], [30, 31], [20, 21])]
+    with pytest.warns(UserWarning, match="have different data: are they of one task"):
+        found = compare_results(plains, results, "loss", 0.5, "rounds")
+    assert found.answer == (
+        "There is no answer: rand, data.beta = 0.0, rand, data.beta = 1.0 and uniform, data.beta = 1.0 have different "
+        "data, and so are not of one task."
+    )
+    assert compare_results(plains[::2], results[::2], "loss", 0.5, "rounds").answer.startswith("uniform wins: ")
 
 
 @pytest.mark.parametrize("wrong", [np.nan, -np.inf])

@@ -3,16 +3,17 @@
 import functools
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fedpick.compare.answer import SURE, answer
-from fedpick.compare.fairness import common_evaluations, same_shares
+from fedpick.compare.fairness import common_evaluations, other_data
 from fedpick.compare.summary import CURRENCIES, Currency, StrategySummary, check_target, medians, spent_to, totals
 from fedpick.compare.threshold import default_target, says_nothing
 from fedpick.metrics import METRICS, Numbers, goal_of
 from fedpick.results import Interval, Result, Spread, interval, median_interval
-from fedpick.text import listed, shown
+from fedpick.text import shown
 from fedpick.validation import check_kind, one_of
 
 
@@ -32,6 +33,7 @@ class Comparison:
         value: The target; left out, it is what every run of the baseline reaches, unless most runs begin with that.
         reference: The baseline; where it is not among the names, the first of them.
         by: What the way to the target is counted in: "rounds", "bytes" or "seconds".
+        data: A description of the data of each result, where there are any; those of others are not of one task.
 
     >>> from fedpick import PowerOfChoice, Rand
     >>> from fedpick.sim import Local, Quadratic, QuadraticModel, simulate
@@ -49,6 +51,7 @@ class Comparison:
     value: float | None = None
     reference: str = "rand"
     by: str = "rounds"
+    data: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         for name, part, kind in (("names", self.names, str), ("results", self.results, Result)):
@@ -84,11 +87,8 @@ class Comparison:
 
     @functools.cached_property
     def other_data(self) -> str:
-        """Who is of different data than the baseline, as far as the number of the clients and their shares tell."""
-        base = self.of(self.baseline)
-        found = [name for name in self.names if not same_shares(self.of(name), base)]
-        what = "have different clients, or different shares of the data"
-        return f"{listed([self.baseline, *found])} {what}" if found else ""
+        """Who is of different data than the baseline, as far as clients, their shares and descriptions tell."""
+        return other_data(dict(zip(self.names, self.results, strict=True)), self.baseline, self.data)
 
     def at(self, value: float, by: str | None = None) -> "Comparison":
         """The same with another target, and in another currency."""

@@ -1,11 +1,30 @@
 """What makes a comparison a fair one: the same data, and a look at all strategies after the same rounds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.results import Result
+from fedpick.text import listed
+
+
+def other_data(results: Mapping[str, Result], baseline: str, data: Sequence[Any]) -> str:
+    """Who is of different data than the baseline, in words, as far as shares and descriptions tell; "" where nobody is.
+
+    Args:
+        results: The result of each strategy.
+        baseline: The strategy that the others are compared with.
+        data: A description of the data of each, or of none.
+    """
+    base = results[baseline]
+    found = [name for name, result in results.items() if not same_shares(result, base)]
+    if found:
+        return f"{listed([baseline, *found])} have different clients, or different shares of the data"
+    described = dict(zip(results, data, strict=False))
+    found = [name for name in described if described[name] != described[baseline]]
+    return f"{listed([baseline, *found])} have different data" if found else ""
 
 
 def same_shares(one: Result, other: Result) -> bool:

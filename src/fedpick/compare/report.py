@@ -258,4 +258,5 @@ def compare_results(
         metric = f"test_{metric}"
     kinds = [plain.get("selector", {}).get("kind") for plain in plains]
     baseline = labels[kinds.index("rand") if "rand" in kinds else 0]
-    return Comparison(labels, tuple(results), metric, value=value, reference=baseline, by=by)
+    data = tuple(plain.get("data") for plain in plains)
+    return Comparison(labels, tuple(results), metric, value=value, reference=baseline, by=by, data=data)
