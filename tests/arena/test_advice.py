@@ -85,10 +85,10 @@ def test_what_is_not_known_is_not_compared():
 
 
 def test_of_too_few_families_nothing_is_foretold():
-    with pytest.raises(ValueError, match="map must have problems of at least 2 families, .* got family 0 alone"):
+    with pytest.raises(ValueError, match=r"map must have problems of at least 2 families, .* got family 0 alone"):
         advise(made_up(families=1), like(0.2))
     assert advise(made_up(families=2), like(0.2)).expected
-    with pytest.raises(ValueError, match="at least 3 families, .* got family 0 and family 1 alone"):
+    with pytest.raises(ValueError, match=r"at least 3 families, .* got family 0 and family 1 alone"):
         leave_families_out(made_up(families=2))
     assert leave_families_out(made_up(families=3)).known.any()
 
