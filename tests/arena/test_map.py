@@ -1,6 +1,7 @@
 """The map: features against numbers by hand, a fixed design, and cells that are played once."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -65,6 +66,15 @@ def test_the_slopes_of_a_network_are_those_of_its_whole_hessian():
     flat, unravel = jax.flatten_util.ravel_pytree(built.init(jax.random.key(0)))
     hessian = jax.hessian(lambda w: built.losses(unravel(w), federation.x, federation.y, None).mean())(flat)
     assert slopes(federation, model)[0] == pytest.approx(np.linalg.eigvalsh(hessian).max(), rel=0.02)
+
+
+def test_the_step_of_an_optimiser_that_scales_its_own_is_not_that_of_sgd():
+    plain, adam = (
+        describe(some_data(), Logistic(), m=2, local=Local(5, 4, 0.1, optimizer=name), rounds=20)
+        for name in ("sgd", "adam")
+    )
+    assert plain.step is not None
+    assert adam == replace(plain, step=None)  # which is then not compared
 
 
 def test_features_are_computed_from_data_and_checked():

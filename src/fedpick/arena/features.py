@@ -101,7 +101,7 @@ def describe(federation: Federation, model: Model | ModelSpec, *, m: int, local:
         federation: The clients and their data; the first run's where each has its own.
         model: The model, or a description of it. Logistic regression and quadratics are known to be convex.
         m: Clients per round.
-        local: Local training, with one learning rate.
+        local: Local training, with one learning rate, which is the step size of plain SGD alone.
         rounds: Rounds that are planned.
 
     >>> from fedpick.sim import Quadratic
@@ -116,7 +116,7 @@ def describe(federation: Federation, model: Model | ModelSpec, *, m: int, local:
         m=m,
         tau=local.tau,
         rounds=rounds,
-        step=float(local.eta) * curvature / 2,
+        step=float(local.eta) * curvature / 2 if local.optimizer == "sgd" else None,  # others scale their steps
         labels=label_distance(one.summary().labels, np.asarray(one.share)),
         gradients=gradients,
         gini=gini(np.asarray(one.size)),
