@@ -11,6 +11,7 @@ A round, in the simulator and on a real server alike::
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real
@@ -36,6 +37,7 @@ from fedpick.keys import round_keys as round_keys
 from fedpick.keys import seat_key as seat_key
 from fedpick.validation import known, owner_name
 
+_DISGUISE = 2**32 - 1  # beyond the numbers that polls and seats fold into their keys
 State = TypeVar("State")
 Mask = Bool[Array, " K"]
 Losses = Float[Array, " K"]
@@ -236,6 +238,22 @@ def polled(selector: Selector[Any], candidates: Mask, state: Any = None) -> Mask
         asked = candidates & (jnp.sum(candidates, dtype=jnp.int32) > selector.m)
     asks = getattr(selector, "asks", None)
     return asked if asks is None else asks(state, asked)
+
+
+def disguised(
+    selector: Selector[Any], key: PRNGKeyArray, state: Any, losses: Float[Array, " n"], clients: Int[Array, " n"]
+) -> Float[Array, " n"]:
+    """What simulated honest clients say of their losses: the truth, unless the strategy lets them disguise it.
+
+    Args:
+        selector: The strategy.
+        key: The round's key for the poll, or for training.
+        state: The strategy's memory.
+        losses: The true losses, NaN for silence.
+        clients: Whose they are.
+    """
+    disguise = getattr(selector, "disguise", None)
+    return losses if disguise is None else disguise(jax.random.fold_in(key, _DISGUISE), state, losses, clients)
 
 
 def check_clients(owner: object, clients: Clients) -> Clients:

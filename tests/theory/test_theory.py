@@ -10,7 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fedpick import AFL, Full, PowerOfChoice, Rand, Shrinking, Uniform, strategy
+from fedpick import (
+    AFL,
+    Full,
+    PowerOfChoice,
+    Private,
+    Rand,
+    Selection,
+    Shrinking,
+    Uniform,
+    pytree,
+    static,
+    strategy,
+)
 from fedpick.cli import app
 from fedpick.registry import fitting_strategy
 from fedpick.sim import Local, Logistic, Quadratic, Synthetic, quadratic_optimum, simulate
@@ -180,6 +192,38 @@ def test_a_strategy_without_a_known_law_is_played_and_exact_says_so():
         assert expected_seats(selector, share, losses, draws=500).method == "Monte-Carlo, 500 draws"
         with pytest.raises(ValueError, match="selector must have a known law for method 'exact'"):
             expected_seats(selector, share, losses, method="exact")
+
+
+def test_clients_that_disguise_their_losses_do_so_here_too():
+    lie = 1 / (1 + np.exp(0.5))  # above and below the first threshold, 1; a tie is decided by chance
+    selector = Private(PowerOfChoice(m=1, d=2), epsilon=0.5)
+    found = expected_seats(selector, [0.5, 0.5], [3.0, 0.4])
+    assert (np.abs(found.weight - [1 - lie, lie]) < 4.5 * found.error).all()
+
+    @pytree
+    class Believer:
+        """The seat of a client that said 7, else of the first."""
+
+        m: int = static(default=1)
+        poll = "none"
+
+        def init(self, num_clients):
+            return jnp.float32(0)
+
+        def propose(self, key, state, clients):
+            return clients.available
+
+        def select(self, key, state, clients, candidates, losses):
+            return Selection(jnp.where(state == 7, 1, 0)[None].astype(jnp.int32), jnp.ones(1, jnp.float32))
+
+        def observe(self, state, selection, report):
+            return report.loss[0]
+
+        def disguise(self, key, state, losses, clients):
+            return jnp.full_like(losses, 7)
+
+    path = fedavg_trajectory(two_clients(1.0, 3.0), Believer(), lambda t: 0.5 + 0 * t, tau=4, rounds=9, start=[0.0])
+    assert abs(path.w[0, -1, 0] + 3) < 0.01, "the second client has trained from the second round on"
 
 
 # Skew

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt
 
 from fedpick.protocol import Clients, Selection, Selector, needs
@@ -74,3 +75,21 @@ class Request(NamedTuple):
         kind = POLLS.get(selector.poll)
         enquires = selector.poll == "none" and getattr(selector, "enquires", 0) > 0
         return cls(kind is not None and kind.trains, needs(selector) & (UPDATES | {"square_loss"}), enquires)
+
+
+def lawful(selection: Selection, candidates: Bool[Array, " K"], available: Bool[Array, " K"]) -> Selection:
+    """The selection; seats of clients who are no candidates or are away, or all where a candidate is, are UNLAWFUL.
+
+    Seats whose weight is none are UNWEIGHTED.
+
+    Args:
+        selection: What a strategy selected.
+        candidates: Its candidates.
+        available: Who is there.
+    """
+    seats, K = selection.clients, available.shape[0]
+    there = (seats >= 0) & (seats < K) & (candidates & available)[jnp.clip(seats, 0, K - 1)]
+    known = (selection.weights >= 0) & (selection.weights < jnp.inf)
+    wrong = ((selection.weights > 0) & ~there) | (candidates & ~available).any()
+    seats = jnp.where(wrong, UNLAWFUL, jnp.where(known, seats, UNWEIGHTED))
+    return Selection(seats, jnp.where(wrong | ~known, jnp.float32(0), selection.weights))

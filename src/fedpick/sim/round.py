@@ -10,7 +10,18 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, Float, Int, Key, PRNGKeyArray
 
-from fedpick.protocol import Clients, Report, Selection, Selector, init_key, needs, pick, polled, round_keys, seat_key
+from fedpick.protocol import (
+    Clients,
+    Report,
+    Selector,
+    disguised,
+    init_key,
+    needs,
+    pick,
+    polled,
+    round_keys,
+    seat_key,
+)
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.classification import NamedMetric
@@ -21,11 +32,9 @@ from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server, weighted_sum
 from fedpick.sim.polls import POLLS
-from fedpick.sim.records import UNLAWFUL, UNWEIGHTED, UPDATES, Choice, Outcome, Record, Request
+from fedpick.sim.records import UNWEIGHTED, UPDATES, Choice, Outcome, Record, Request, lawful
 from fedpick.sim.spread import spread_candidates, spread_rows
 from fedpick.updates import measure
-
-_DISGUISE = 2**32 - 1  # beyond the numbers that polls and seats fold into their keys
 
 
 @pytree
@@ -137,7 +146,7 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
             return kind.answers(federation, model, local, params=params, asked=asked, key=key, t=t)
 
         answers = spread_candidates(answer, (federation, setup.model, local, params, key, now), asked)
-        answers = _disguised(selector, key, state, answers, jnp.arange(K, dtype=jnp.int32))
+        answers = disguised(selector, key, state, answers, jnp.arange(K, dtype=jnp.int32))
         answers = answers if setup.lies is None else setup.lies.answers(answers, t)
         if not kind.trains:
             return answers
@@ -145,7 +154,7 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
         return jnp.where(duration <= jnp.asarray(setup.devices.deadline, jnp.float32), answers, jnp.nan)
 
     candidates, answers, selection = pick(selector, keys, state, clients, poll)
-    selection = _lawful(selection, candidates, clients.available)
+    selection = lawful(selection, candidates, clients.available)
     asked = candidates & Request.of(selector).enquires if kind is None else polled(selector, candidates, state)
     evaluated = kind.samples(count, local) if kind is not None else jnp.zeros_like(count)
     data = jax.random.key_data
@@ -249,30 +258,9 @@ def learn(selector: Selector[Any], state: Any, choice: Choice, outcome: Outcome)
     }
     known = {name: part for name, part in {**outcome.seats, **of_round}.items() if name in needs(selector)}
     told, key = outcome.seats["loss"], jax.random.wrap_key_data(choice.train, impl="threefry2x32")
-    said = _disguised(selector, key, state, told, jnp.maximum(choice.selection.clients, 0))
+    said = disguised(selector, key, state, told, jnp.maximum(choice.selection.clients, 0))
     said = said if outcome.lying is None else jnp.where(outcome.lying, told, said)
     return selector.observe(state, choice.selection, Report(said, **known))
-
-
-def _lawful(selection: Selection, candidates: Bool[Array, " K"], available: Bool[Array, " K"]) -> Selection:
-    """The selection; seats of clients who are no candidates or are away, or all where a candidate is, are UNLAWFUL.
-
-    Seats whose weight is none are UNWEIGHTED.
-    """
-    seats, K = selection.clients, available.shape[0]
-    there = (seats >= 0) & (seats < K) & (candidates & available)[jnp.clip(seats, 0, K - 1)]
-    known = (selection.weights >= 0) & (selection.weights < jnp.inf)
-    wrong = ((selection.weights > 0) & ~there) | (candidates & ~available).any()
-    seats = jnp.where(wrong, UNLAWFUL, jnp.where(known, seats, UNWEIGHTED))
-    return Selection(seats, jnp.where(wrong | ~known, jnp.float32(0), selection.weights))
-
-
-def _disguised(
-    selector: Selector[Any], key: PRNGKeyArray, state: Any, losses: Float[Array, " n"], clients: Int[Array, " n"]
-) -> Float[Array, " n"]:
-    """What honest clients say of their losses: the truth, unless the strategy lets them disguise it."""
-    disguise = getattr(selector, "disguise", None)
-    return losses if disguise is None else disguise(jax.random.fold_in(key, _DISGUISE), state, losses, clients)
 
 
 def _bytes(params: Params) -> int:

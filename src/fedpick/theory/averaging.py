@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedpick.protocol import Clients, Report, Selector, check_strategy, needs, pick, round_keys, seat_key
+from fedpick.protocol import Clients, Report, Selector, check_strategy, disguised, needs, pick, round_keys, seat_key
 from fedpick.text import listed, shown
 from fedpick.theory.problem import Problem
 from fedpick.theory.selection_probability import exact_law
@@ -148,7 +148,8 @@ def _simulate(
         seats = jnp.arange(seated.shape[0], dtype=jnp.int32)
         local, before, square = jax.vmap(one_seat)(seats, seated)
         filled = weights > 0
-        state = selector.observe(state, selection, Report(jnp.where(filled, F[seated], jnp.nan)))
+        said = disguised(selector, keys.train, state, jnp.where(filled, F[seated], jnp.nan), seated)
+        state = selector.observe(state, selection, Report(said))
         after = w + weights @ (local - w[None, :])
         between = w[None, :] + jnp.einsum("s,stv->tv", weights, before - w[None, None, :])
         largest = jnp.maximum(largest, jnp.where(filled, square, jnp.float32(0)).max())

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedpick.protocol import FACTS, Clients, Selector, check_strategy, needs, pick, round_keys
+from fedpick.protocol import FACTS, Clients, Selector, check_strategy, disguised, needs, pick, round_keys
 from fedpick.text import shown
 from fedpick.theory.order_statistics import enumerated_weights, exact_weights
 from fedpick.validation import known, natural, one_of, require
@@ -171,6 +171,11 @@ def _simulate(selector: Selector[Any], share: Any, losses: Any, values: Any, sta
 def _draw_weights(selector: Selector[Any], share: Any, losses: Any, state: Any, seed: Any, t: Any) -> Any:
     """The weight of each client in one round, [K]."""
     keys, clients = round_keys(seed, t), Clients(share, jnp.ones(share.shape, bool))
-    selection = pick(selector, keys, state, clients, lambda key, asked: losses).selection
+    everybody = jnp.arange(share.shape[0], dtype=jnp.int32)
+
+    def poll(key: Any, asked: Any) -> Any:
+        return disguised(selector, key, state, losses, everybody)
+
+    selection = pick(selector, keys, state, clients, poll).selection
     place = jnp.where(selection.weights > 0, selection.clients, share.shape[0])
     return jnp.zeros(share.shape, jnp.float32).at[place].add(selection.weights, mode="drop")
