@@ -81,8 +81,10 @@ def traffic(
     >>> traffic(polled=6, trained=3, returned=2, model_bytes=100)
     {'messages': 17, 'bytes_down': 900, 'bytes_up': 232}
     """
+    # A poll by training brings the model; in a round without one the request does.
+    request_models = payload.request_models + (1 - payload.request_models) * (polled == 0)
     return {
         "messages": 2 * polled + trained + returned,
-        "bytes_down": model_bytes * (payload.poll_models * polled + payload.request_models * trained),
+        "bytes_down": model_bytes * (payload.poll_models * polled + request_models * trained),
         "bytes_up": SCALAR * payload.poll_scalars * polled + (model_bytes + SCALAR * payload.reply_scalars) * returned,
     }

@@ -173,6 +173,18 @@ def test_no_poll_where_it_would_decide_nothing(federation):
     assert int(played(federation, selector, rounds=1)[3].polled) == 0
 
 
+def test_a_seat_without_a_poll_trains_as_any_other_where_a_poll_would_be_training(federation):
+    local, options = Local(tau=2, b=2, eta=0.1), {"rounds": 3, "seeds": 1, "devices": Devices.lognormal(K)}
+    unasked, plain = (
+        simulate(federation, Logistic(), selector, local, **options)
+        for selector in (Diary(m=K, poll="norm", skips_poll=True), Diary(m=K))
+    )
+    assert not unasked.records["polled"].any()
+    np.testing.assert_array_equal(unasked.metrics["loss"], plain.metrics["loss"])
+    for name, spent in plain.costs.items():
+        np.testing.assert_array_equal(unasked.costs[name], spent, err_msg=name)
+
+
 def test_traffic_counts_what_a_field_costs(federation):
     options = {"rounds": 2, "seeds": 1}
     plain, squares, trains = (

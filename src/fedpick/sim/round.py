@@ -179,7 +179,8 @@ def work(
     model_bytes = _bytes(progress.params)
     filled, seated = selection.weights > 0, jnp.maximum(selection.clients, 0)
     seats = jnp.arange(seated.shape[0], dtype=jnp.int32)
-    seats = jnp.zeros_like(seats) if trains else seats  # as in the poll, when there were no seats yet
+    kept = asked[seated] if trains else None  # who has trained for the poll, when there were no seats yet
+    seats = seats if kept is None else jnp.where(kept, 0, seats)
 
     own_keys = jax.vmap(functools.partial(seat_key, key))(seats, seated)
     now, squares = jnp.asarray(t, jnp.int32), "square_loss" in request.measured
@@ -203,7 +204,10 @@ def work(
         trained = trained._replace(params=setup.lies.updates(trained.params, progress.params, seated, t, K))
     samples = local.samples(count)
     seconds = setup.devices.train_seconds(samples, model_bytes)
-    duration = (setup.devices.upload_seconds(model_bytes, K) if trains else seconds)[seated]
+    duration, worked = seconds[seated], filled
+    if kept is not None:
+        duration = jnp.where(kept, setup.devices.upload_seconds(model_bytes, K)[seated], duration)
+        worked = filled & ~kept
     deadline = jnp.asarray(setup.devices.deadline, jnp.float32)
     back = filled & ~setup.failures(fails, t, K)[seated] & (duration <= deadline)
     weights = _rescaled(selection.weights, back)
@@ -241,9 +245,8 @@ def work(
         trained=jnp.sum(filled, dtype=jnp.int32),
         returned=jnp.sum(back, dtype=jnp.int32),
         poll_samples=jnp.int32(0) if trains else jnp.sum(jnp.where(asked, choice.evaluated, 0), dtype=jnp.int32),
-        train_samples=jnp.sum(
-            jnp.where(asked, choice.evaluated, 0) if trains else jnp.where(filled, samples[seated], 0), dtype=jnp.int32
-        ),
+        train_samples=jnp.sum(jnp.where(worked, samples[seated], 0), dtype=jnp.int32)
+        + (jnp.sum(jnp.where(asked, choice.evaluated, 0), dtype=jnp.int32) if trains else 0),
         seconds=poll_time + train_time,
     )
 
