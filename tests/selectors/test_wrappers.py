@@ -18,6 +18,7 @@ from fedpick import (
     Clients,
     Cooldown,
     Explore,
+    FedCS,
     Full,
     Mixture,
     PowerOfChoice,
@@ -32,7 +33,7 @@ from fedpick import (
     round_keys,
 )
 from fedpick.config import describe, structure, unstructure
-from fedpick.protocol import least_clients, polled
+from fedpick.protocol import least_clients, payload, polled
 
 DRAWS = 20_000
 NESTED = Cooldown(Explore(PowerOfChoice(3, 6), share=0.3), rounds=2)
@@ -307,6 +308,9 @@ def test_what_a_wrapper_takes_over_and_what_it_does_not():
     assert not Mixture((Rand(3), inner)).unbiased
     assert not Cooldown(Uniform(3)).weights_sum_to_1
     assert not Mixture((Rand(3), Uniform(3))).weights_sum_to_1
+    inquiring = FedCS(3, 6)
+    for selector in (Cooldown(inquiring), Mixture((inquiring, FedCS(3, 9)))):
+        assert payload(selector) == payload(inquiring)
 
 
 @jax.tree_util.register_static
@@ -363,6 +367,10 @@ WRONG = [
     (
         lambda: Mixture((PowerOfChoice(3, 4), PowerOfChoice(3, 4, "batch"))),
         "Mixture: selectors must ask for the same thing, got 'batch', 'full'",
+    ),
+    (
+        lambda: Mixture((FedCS(3, 6), Rand(3))),
+        "Mixture: selectors must ask candidates for as many facts, as FedCS does, got 2, 0",
     ),
     (
         lambda: Mixture((Rand(3), Uniform(3)), (0.5,)),

@@ -25,10 +25,11 @@ Probability = float | Float[Array, ""]
 class Mixture:
     """One of several strategies, drawn anew in each round; all of them learn from every round.
 
-    They have the same number of seats, and those that poll ask for the same thing. The candidates are those of the
-    strategy that is drawn. Where only some of them poll and one is drawn that does not, its seats are the candidates,
-    and nobody is asked; where the candidates of one that polls are no more than the seats, nobody is asked either, and
-    they count as if they had all given the same answer. A mixture of unbiased strategies is unbiased.
+    They have the same number of seats, those that poll ask for the same thing, and all or none ask their candidates for
+    facts, as ``FedCS`` does. The candidates are those of the strategy that is drawn. Where only some of them poll and
+    one is drawn that does not, its seats are the candidates, and nobody is asked; where the candidates of one that
+    polls are no more than the seats, nobody is asked either, and they count as if they had all given the same answer.
+    A mixture of unbiased strategies is unbiased.
 
     Args:
         selectors: The strategies, two or more.
@@ -52,6 +53,7 @@ class Mixture:
             check_held(self, "selectors", selector)
         _same([selector.m for selector in self.selectors], "have the same m")
         _same(sorted({selector.poll for selector in self.selectors} - {"none"}), "ask for the same thing")
+        _same([_enquires(selector) for selector in self.selectors], "ask candidates for as many facts, as FedCS does")
         for field in ("sketch", "head"):
             _same(self._lengths(field), f"have the same length of a {field}")
         n = len(self.selectors)
@@ -83,6 +85,10 @@ class Mixture:
     @property
     def skips_poll(self) -> bool:
         return self._partly_polls or any(getattr(selector, "skips_poll", False) for selector in self.selectors)
+
+    @property
+    def enquires(self) -> int:
+        return _enquires(self.selectors[0])
 
     @property
     def unbiased(self) -> bool:
@@ -193,6 +199,10 @@ def _by_the_drawn(mixture: Mixture, key: PRNGKeyArray, state: tuple[Any, ...], a
         for selector, memory in zip(mixture.selectors, state, strict=True)
     ]
     return lax.switch(drawn, branches)  # which clamps its index
+
+
+def _enquires(selector: Selector[Any]) -> int:
+    return int(getattr(selector, "enquires", 0))
 
 
 def _silence(clients: Clients) -> Losses:
