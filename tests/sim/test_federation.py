@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import urllib.error
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -597,3 +598,15 @@ def test_a_path_is_no_federation_and_the_cure_is_said():
 def test_classes_that_the_data_lack_have_no_names():
     summary = Federation.from_arrays(np.ones((4, 1)), ["u", "v"] * 2, [0, 0, 1, 1], classes=3).summary()
     assert [summary.class_name(label) for label in range(3)] == ["u", "v", "2"]
+
+
+def test_fewer_available_than_d_is_said_of_each_d_of_a_sweep():
+    there = np.ones((2, 4), bool)
+    there[0, :2] = False
+    problem = (Quadratic(4, 2).federation(), QuadraticModel(), PowerOfChoice(1, jnp.array([2, 3, 4])))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        simulate(*problem, Local(1, 1, 1e-4), rounds=4, seeds=2, availability=Trace(there))
+    assert [str(one.message).partition(";")[0] for one in said] == [
+        f"simulate: fewer clients were available than d={d} in 50% of the rounds" for d in (3, 4)
+    ]

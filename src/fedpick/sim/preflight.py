@@ -29,7 +29,7 @@ from fedpick.sim.shapes import check_shapes
 from fedpick.sim.stacking import federations_of, sizes_of_test_sets
 from fedpick.storage import usable_cores
 from fedpick.text import counted, shown
-from fedpick.validation import check_path, flag, owner_name, require
+from fedpick.validation import check_path, flag, known, owner_name, require
 
 LARGE_BATCH = 4096
 LOG = logging.getLogger("fedpick")
@@ -266,15 +266,24 @@ def check_seats(selector: Any, records: Record, first: int = 0) -> None:
 
 
 def warn_of_few_available(selector: Any, records: Record) -> None:
-    """Warn where d was more than the number of available clients, the d of a strategy inside a wrapper too."""
+    """Warn where d was more than the number of available clients, the d of a strategy inside a wrapper too.
+
+    Args:
+        selector: The strategy; of a sweep over d, with the d of each run.
+        records: What happened in the rounds.
+    """
     inner = getattr(selector, "selector", None)
     if inner is not None:
         warn_of_few_available(inner, records)
-    d = getattr(selector, "d", None)
-    if isinstance(d, int) and records.available.size and records.available.min() < d:
-        share = float((records.available < d).mean())
-        what = f"fewer clients were available than d={d} in {share:.0%} of the rounds"
-        warnings.warn(f"simulate: {what}; all of them were candidates then", stacklevel=3)
+    d = known(getattr(selector, "d", None))
+    if d is None or not records.available.size:
+        return
+    each = np.broadcast_to(d, len(records.available))
+    for value in np.unique(each):
+        few = records.available[each == value] < value
+        if few.any():
+            what = f"fewer clients were available than d={value} in {few.mean():.0%} of the rounds"
+            warnings.warn(f"simulate: {what}; all of them were candidates then", stacklevel=3)
 
 
 def warn_of_idle_runs(result: Result) -> None:

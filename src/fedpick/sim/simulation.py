@@ -172,7 +172,7 @@ def simulate(
         with contextlib.suppress(KeyboardInterrupt):  # a second one: what was played is given all the same
             output.save(runner, tables)
     params, tables = output.whole((runner.state.params, tables))
-    preflight.warn_of_few_available(selector, tables.records)
+    preflight.warn_of_few_available(runs.setup.selector, tables.records)
     check_measured(selector, tables.evaluations.client_loss, played=True)
     result = output.result(tables, params)
     preflight.warn_of_idle_runs(result)
