@@ -54,6 +54,14 @@ def test_nobody_lies_before_the_start_and_a_share_of_0_is_nobody(equal):
     assert (honest.metrics["loss"][:, 3] != late.metrics["loss"][:, 3]).all()
 
 
+def test_a_share_that_is_less_than_half_a_client_is_said_to_be_nobody(equal):
+    said = (
+        "Liars: share must make at least one of 20 clients, got 0.02, so that nobody lies; give one, such as share=0.1"
+    )
+    with pytest.warns(UserWarning, match=said):
+        play(equal, Rand(3), Liars(0.02, "max"), rounds=1, every=1, seeds=1)
+
+
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("attack", "more"),
@@ -103,7 +111,8 @@ def test_metrics_of_liars(equal):
     ):
         seated = np.broadcast_to(np.setdiff1d(np.arange(K), kept_out), (1, 4, K - len(kept_out)))
         clients = np.concatenate([np.zeros_like(seated), seated], axis=1)  # before the last half nobody else counts
-        found = liars.detection(replace(result, records={"clients": clients}))
+        lost = np.full_like(clients, -1)  # of all seats: they were given all the same
+        found = liars.detection(replace(result, records={"clients": lost, "selected": clients}))
         np.testing.assert_allclose(np.concatenate(found), [precision, recall])
     worst = result.metrics["client_loss"][:, -1][:, ~who].max(axis=1)
     np.testing.assert_array_equal(liars.worst_honest_loss(result), worst)

@@ -72,10 +72,17 @@ class Liars:
         require(self, "bound", self.bound, "at least 1", lambda x: x >= 1)
         require(self, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
 
-    def warn_of_nobody(self) -> None:
-        """Warn where liars have something to do, and there are none: the share is 0 where it is left out."""
-        if not np.any(self.share) and (self.attack, self.model_attack, self.size) != ("none", "none", 1.0):
-            warnings.warn("Liars: share is 0, so that nobody lies; give one, such as share=0.1", stacklevel=4)
+    def warn_of_nobody(self, K: int) -> None:
+        """Warn where liars have something to do, and there are none: a share that is left out is 0.
+
+        Args:
+            K: The number of clients.
+        """
+        if (self.attack, self.model_attack, self.size) == ("none", "none", 1.0) or self.who(K).any():
+            return
+        what = "is 0" if self.share == 0 else f"must make at least one of {K} clients, got {self.share:g}"
+        one = f"such as share={max(0.1, 1 / K):.2g}"
+        warnings.warn(f"Liars: share {what}, so that nobody lies; give one, {one}", stacklevel=4)
 
     def who(self, K: int) -> Numbers:
         """Who lies.
@@ -133,8 +140,8 @@ class Liars:
         return np.where(kept_out > 0, found / np.maximum(kept_out, 1), np.nan), found / liars.sum()
 
     def _out(self, result: Result) -> Numbers:
-        """Who has no seat in the last half of the rounds, [R, K]."""
-        clients = result.records["clients"]
+        """Who has no seat in the last half of the rounds, [R, K]; a seat whose update was lost is one."""
+        clients = result.records.get("selected", result.records["clients"])  # a file of before has no other
         late = clients[:, clients.shape[1] // 2 :].reshape(len(clients), -1)
         return ~np.array([np.isin(np.arange(result.share.shape[-1]), row) for row in late])
 
