@@ -27,7 +27,8 @@ class RankClip(Around):
     In a poll these are the answers of the round, after training the last loss of every client that has said one. A loss
     above the limit counts as the limit, and strategies that go by the highest loss break such ties at random. Clients
     of share f that say whatever they like then take f d / j of the seats of pow-d and not f d / m: the limit costs as
-    much choice as it gives protection, and at share = 1 nothing but chance decides.
+    much choice as it gives protection, and at share = 1 nothing but chance decides. Squared losses, by which ``Oort``
+    goes, are not clipped.
 
     Args:
         selector: The strategy.
