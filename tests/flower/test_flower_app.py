@@ -22,7 +22,7 @@ from support.fake_grid import FakeGrid, only, plain_app, raising, silent, zeros
 from support.made_up import made_up
 from typer.testing import CliRunner
 
-from fedpick import PowerOfChoice, Rand
+from fedpick import Cooldown, PowerOfChoice, Rand
 from fedpick.cli import app as command
 from fedpick.compare import load_report, render_page
 from fedpick.flower import Selecting, Trial
@@ -181,6 +181,15 @@ def test_a_trial_has_the_seats_of_the_app_unless_they_are_given():
     assert selector(Rand(m=30)).d == 10  # an app for more clients than there are
     cooldown = Trial(strategy="cooldown(rand)", seed=0, clients=10, folder="", parameters={"rounds": 2})
     assert cooldown.selector(Rand(m=3), rounds=5).rounds == 2
+    assert selector(Cooldown(PowerOfChoice(m=3, d=9))).d == 9  # of the strategy that a wrapper holds
+
+
+def test_a_setting_of_a_strategy_is_that_of_the_one_which_a_wrapper_holds():
+    given = {"rounds": 4, "d": 8, "m": 4}
+    trial = Trial(strategy="cooldown(pow-d)", seed=0, clients=10, folder="", parameters=given)
+    assert trial.selector(PowerOfChoice(m=3, d=6), rounds=5) == Cooldown(PowerOfChoice(m=4, d=8), rounds=4)
+    plain = Trial(strategy="pow-d", seed=0, clients=10, folder="", parameters={"d": 8, "m": 4})
+    assert plain.selector(PowerOfChoice(m=3, d=6), rounds=5) == PowerOfChoice(m=4, d=8)
 
 
 @pytest.mark.parametrize(

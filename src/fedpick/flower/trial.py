@@ -57,12 +57,17 @@ class Trial:
             rounds: The number of rounds.
         """
         m = self.m or min(getattr(own, "m", 0) or 1, self.clients)
-        d = getattr(own, "d", None)
+        held: Any = own
+        while held is not None and not hasattr(held, "d"):
+            held = getattr(held, "selector", None)  # of a wrapper
+        d = getattr(held, "d", None)
         if self.m is not None or not isinstance(d, int) or not m <= d <= self.clients:
             d = min(2 * m, self.clients)
         offered = {"m": m, "d": self.d or d, "rounds": rounds}
-        found: Selector[Any] = fitting_strategy(self.strategy, **{**self.parameters, **offered})
-        outer = parameters_of("Selector", parse_name(self.strategy)[0])  # a wrapper's own have their defaults
+        outer = parameters_of("Selector", parse_name(self.strategy)[0])
+        inner = {name: value for name, value in self.parameters.items() if name not in outer}  # of what a wrapper holds
+        found: Selector[Any] = fitting_strategy(self.strategy, **{**self.parameters, **offered, **inner})
+        # A wrapper's own have their defaults.
         others = {name: value for name, value in self.parameters.items() if name in outer}
         if not others:
             return found
