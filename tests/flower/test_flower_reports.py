@@ -340,6 +340,13 @@ def test_evaluations_that_cannot_be_used_are_told_with_the_reason(tmp_path, metr
         assert report.comparison.results[0].evaluated.tolist() == [0, 1, 2]
 
 
+def test_evaluations_that_could_not_be_used_before_a_server_resumed_are_told_with_those_since(tmp_path):
+    faults = {2: only("evaluate", index_error)}
+    for rounds in (2, 5):
+        said = f"{rounds} evaluations on clients could not be used: error: IndexError: no such part."
+        assert stored(tmp_path, faults, evaluate=1.0, rounds=rounds).remarks[0] == said
+
+
 def test_what_the_server_measures_under_no_known_name_is_told(tmp_path):
     ours = Selecting(FedAvg(fraction_evaluate=0.0), strategy("rand", m=2), wait=0.1, folder=tmp_path)
     grid = FakeGrid(plain_app(), range(4))

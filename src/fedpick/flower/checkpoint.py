@@ -62,7 +62,7 @@ class ServerState:
         }
         arrays = {f"{group}/{name}": values for group, named in groups.items() for name, values in named.items()}
         facts = {"rounds": self.rounds, "identities": self.clients.identities, "watch": self.watch.to_facts()}
-        return State({**facts, "config": self.config}, arrays)
+        return State({**facts, "config": self.config, "unusable": self.history.unusable_entries()}, arrays)
 
     @classmethod
     def from_state(cls, state: State, selector: Selector[Any], entries: Sequence[Mapping[str, Any]]) -> "ServerState":
@@ -80,10 +80,12 @@ class ServerState:
                 raise ValueError(
                     f"the selector's memory has {old.dtype}{old.shape} where {np.asarray(new).dtype} belongs"
                 )
+        history = History.from_entries(entries, int(state.facts["rounds"]))
+        history.unusable.update({(where, why): n for where, why, n in state.facts.get("unusable", ())})
         return cls(
             ArrayRecord({name: Array(values) for name, values in group("model").items()}),
             clients,
-            History.from_entries(entries, int(state.facts["rounds"])),
+            history,
             jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in memory]),
             Watch.from_facts(state.facts["watch"]),
             group("strategy"),
@@ -179,7 +181,7 @@ class Checkpointer:
         }
         about["missing"] = state.clients.missing()
         if state.history.unusable:
-            about["unusable"] = [[*which, number] for which, number in state.history.unusable.items()]
+            about["unusable"] = state.history.unusable_entries()
         if state.history.notes:
             about["notes"] = [[number, why] for number, why in state.history.notes.items()]
         identity = hashlib.sha256(self.owner.encode()).hexdigest()[:16]

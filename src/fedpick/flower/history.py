@@ -68,11 +68,15 @@ class History:
     status: list[dict[str, float]] = field(default_factory=list)
     notes: dict[int, str] = field(default_factory=dict)  # rounds played -> what the strategy then changed, and why
     pending: list[str] = field(default_factory=list)  # what is to be noted with the round under way
-    unusable: Counter[tuple[str, str]] = field(default_factory=Counter)  # evaluations of this run: where, why -> number
+    unusable: Counter[tuple[str, str]] = field(default_factory=Counter)  # evaluations: where, why -> number
 
     def measure(self, values: Mapping[str, float]) -> None:
         """Enter metrics that were measured after the rounds played so far."""
         self.measured.setdefault(len(self.rows), {}).update(values)
+
+    def unusable_entries(self) -> list[list[Any]]:
+        """The evaluations that could not be used as plain data: where, why, and how many."""
+        return [[*which, number] for which, number in self.unusable.items()]
 
     def note_decisions(self, selector: Selector[Any], before: Any, after: Any, *said: str | None) -> str | None:
         """Enter what a strategy says of its own decisions in the last round, if anything; returns its reasons.
