@@ -202,3 +202,14 @@ def test_who_trains_says_its_loss_while_its_own_budget_lasts(theirs, monkeypatch
     told = [message.content["config"]["fedpick-threshold"] for _, message in grid.log if "arrays" in message.content]
     assert len(told) == 60
     assert all(math.isfinite(value) for value in told)
+
+
+def test_chance_decides_where_all_are_asked_and_all_budgets_are_spent():
+    grid = FakeGrid(private_app(Privacy(epsilon=0.5, budget=1.0)), range(6))
+    private = Private(PowerOfChoice(2, 6), epsilon=0.5)  # the server does not know of the budget
+    ours = Selecting(FedAvg(fraction_evaluate=0.0), private, poll_timeout=0.2, wait=0.0, clients=6)
+    ours.start(grid, zeros(), num_rounds=12, timeout=0.3)
+    late = ours.history.rows[2:]
+    assert not np.isfinite([loss for row in late for loss in row.answers]).any()
+    assert all(len(set(row.clients)) == 2 and min(row.clients) >= 0 for row in late)
+    assert {client for row in late for client in row.clients} == set(range(6))

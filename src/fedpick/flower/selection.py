@@ -62,8 +62,8 @@ class Choice(NamedTuple):
 def choose(selector: Selector[Any], queries: Queries) -> Choice:
     """Who trains, of those who are available now: ``protocol.pick`` with compiled methods.
 
-    Where nobody answers the poll, the fallback "rand" draws the seats by size among the clients that were not asked,
-    and "skip" leaves them empty.
+    Where nobody answers the poll, the fallback "rand" draws the seats by size among the clients that did not fail (they
+    were not asked, or their privacy budget is spent), and "skip" leaves them empty.
     """
     state, options = queries.state, queries.options
     size, available = state.clients.sizes(), state.clients.available()
@@ -110,7 +110,7 @@ def choose(selector: Selector[Any], queries: Queries) -> Choice:
         return choice._replace(selection=picked.selection, how="selected")
     if options.fallback == "skip":
         return choice
-    weight = jnp.where(clients.available & ~picked.candidates, clients.size, jnp.float32(0))
+    weight = jnp.where(jnp.asarray(state.clients.available()), clients.size, jnp.float32(0))  # who failed is no more
     drawn = seat(*first_k(arrivals(jax.random.fold_in(keys.select, 1), weight), seats))
     return choice._replace(selection=drawn, how=f"drawn by size, because {SILENCE}")
 
