@@ -229,6 +229,14 @@ def test_a_federation_after_a_run_with_both_default_folders_has_its_page(tmp_pat
             "rounds must be at least the 2 of this federation in {}, which would be lost, got 1; choose another (-o)",
         ),
         (
+            ["--clients", "2", "--strategy", "rand", "--seed", "1"],
+            "seed must be one that the federations in {} have in common (0), got 1; choose another (-o)",
+        ),
+        (
+            ["--clients", "2", "--rounds", "3", "--seed", "1"],
+            "seed must be one that the federations in {} have in common (0), got 1; choose another (-o)",
+        ),
+        (
             ["--strategy", "private(pow-d)"],
             "strategy must hear exact losses, which the clients here do not disguise, got 'private(pow-d)'",
         ),

@@ -93,7 +93,8 @@ def check_page(folder: Path, owner: str = "compare") -> None:
 def check_federations(folder: Path, owner: str, *, clients: int, experiment: Plain) -> None:
     """Raise where a folder holds what a federation would not fit to: its page is of all that is in it, side by side.
 
-    That is simulations, a comparison, federations of another number of clients, and the same with more rounds.
+    That is simulations, a comparison, federations of another number of clients, the same with more rounds, and others
+    that have no seed in common with it: strategies are compared over the seeds that all have.
 
     Args:
         folder: The folder.
@@ -104,20 +105,33 @@ def check_federations(folder: Path, owner: str, *, clients: int, experiment: Pla
     kept = _glance(folder / SUMMARY)
     rule = "" if kept is None or kept["all_runs"] else "of federations alone, got {} with a comparison"
     store = RunStore(folder) if (folder / "runs").is_dir() else None
+    seeds: dict[str, set[int]] = {}  # of the others, by all that tells them apart on the page
     for run in filter(None, map(store.load, store.identities())) if store else ():
         about, number = run.about["experiment"], len(run.about.get("clients", ()))
         if "data" in about:
             rule = rule or "of federations alone, got {} with simulations"
         elif number != clients:
             rule = rule or f"of federations with {clients} clients, got {{}} with {counted(number, 'client')}"
-        elif all(about[name] == experiment[name] for name in ("selector", "seeds")) and (
-            about["rounds"] > experiment["rounds"]
-        ):
-            least = f"rounds must be at least the {about['rounds']} of this federation in {str(folder)!r}"
-            got = f"which would be lost, got {experiment['rounds']}"
-            raise ValueError(f"{owner}: {least}, {got}; choose another (-o)")
+        elif all(about[name] == experiment[name] for name in ("selector", "seeds")):  # it takes its place
+            if about["rounds"] > experiment["rounds"]:
+                least = f"rounds must be at least the {about['rounds']} of this federation in {str(folder)!r}"
+                got = f"which would be lost, got {experiment['rounds']}"
+                raise ValueError(f"{owner}: {least}, {got}; choose another (-o)")
+        else:
+            seeds.setdefault(_shown_apart(about), set()).update(about["seeds"])
     if rule:
         raise ValueError(f"{owner}: output must be a folder {rule.format(repr(str(folder)))}; choose another (-o)")
+    own = seeds.pop(_shown_apart(experiment), set()) | set(experiment["seeds"])
+    common = set.intersection(*seeds.values()) if seeds else own
+    if not own & common:
+        least = f"seed must be one that the federations in {str(folder)!r} have in common"
+        those = ", ".join(map(str, sorted(common))) or "none"
+        raise ValueError(f"{owner}: {least} ({those}), got {experiment['seeds'][0]}; choose another (-o)")
+
+
+def _shown_apart(experiment: Plain) -> str:
+    """What federations must differ in to be strategies of their own on a page."""
+    return json.dumps([experiment["selector"], experiment["rounds"]], sort_keys=True)
 
 
 def read_summary(path: Path) -> Plain:
