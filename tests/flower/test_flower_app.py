@@ -306,6 +306,19 @@ def test_progress_is_read_from_the_log(tmp_path):
     assert processes._progress(run, store) == ("pow-d, d = 6, seed 0", 2, 10)
 
 
+def test_a_run_that_fails_without_a_word_is_not_said_to_have_failed_as_the_time_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "has_ray", lambda: True)
+    store = RunStore(tmp_path)
+    (run,) = make_runs(read_app(EXAMPLE), ["rand"], clients=8, seeds=1)
+    for code, why in (
+        (f"import sys; sys.stderr.write({processes.FAILED + chr(34) + 'no data' + chr(34)!r}); sys.exit(1)", "no data"),
+        ("import os; os.kill(os.getpid(), 9)", "it ended with -9 and no round"),  # as where there is no memory left
+    ):
+        monkeypatch.setattr(processes, "COMMAND", code)
+        failed = play_missing([run], store, Machine.of([]), lambda done, under_way: None)
+        assert failed[run.identity].endswith(f"): {why}")
+
+
 def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monkeypatch, tmp_path, caplog):
     monkeypatch.syspath_prepend(EXAMPLE)
     client, server = (importlib.import_module(f"numpy_app.{kind}_app") for kind in ("client", "server"))

@@ -98,7 +98,7 @@ def _start(run: AppRun, store: RunStore, backend: dict[str, Any]) -> "subprocess
     }
     paths = [os.getcwd(), os.environ.get("PYTHONPATH", "")]  # for "my_module:MyStrategy"
     environment = {**ENVIRONMENT, **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    with _log(run, store).open("ab") as log:
+    with _log(run, store).open("wb") as log:  # of this attempt: what one before it said is no reason of this one
         process = subprocess.Popen(
             [sys.executable, "-c", COMMAND],
             stdin=subprocess.PIPE,
