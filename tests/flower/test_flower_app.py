@@ -116,6 +116,17 @@ def test_runs_of_an_app_that_was_changed_are_not_taken_for_its_own(here, folder,
     assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["runs"]) == 1
 
 
+def test_a_target_in_per_cent_is_of_an_accuracy_alone(here, folder, tmp_path):
+    arguments = ("--app", folder, *K, "--strategies", "rand", "--seeds", 1, "--rounds", 1, "-o", tmp_path / "out")
+    said = "compare: target must be a number where the metric is {} (percentages are of accuracies, "
+    answer = compare(*arguments, "--target", "80%", "--metric", "test_loss")
+    assert (answer.exit_code, here.played) == (1, [])
+    assert said.format("test_loss") in " ".join(answer.output.split())
+    answer = compare(*arguments, "--target", "80%")  # that this app measures losses alone is known when it has run
+    assert (answer.exit_code, here.played) == (1, ["rand, seed 0"])
+    assert said.format("loss") in " ".join(answer.output.split())
+
+
 def test_one_client_leaves_nothing_to_choose(here, folder, tmp_path):
     one = ("--app", folder, "--federation-config", "num-supernodes=1", "-o", tmp_path / "out")
     answer = compare(*one, "--strategies", "rand,pow-d")
