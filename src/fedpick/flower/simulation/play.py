@@ -24,7 +24,7 @@ from fedpick.flower.simulation.processes import FAILED
 
 
 class SeededClient(ClientApp):
-    """An app's ClientApp with a run config, and random numbers that only the run, the round and the client decide.
+    """A ClientApp with a run config, and random numbers that only the run, the round, the client and its seat decide.
 
     Flower's simulation gives a client to whichever process is free; without a seed of its own for each message, what
     a client draws would depend on who was served before it.
