@@ -188,7 +188,7 @@ def test_what_is_derived_from_a_class_of_fedpick_is_another_run(tmp_path, monkey
     text = """
 import jax, jax.numpy as jnp
 from fedpick import pytree
-from fedpick.sim import Failures, Server
+from fedpick.sim import Failures, Liars, Server
 
 @pytree
 class Still(Server):
@@ -197,8 +197,15 @@ class Still(Server):
 @pytree
 class Storm(Failures):
     def __call__(self, key, t, K): return jnp.ones(K, bool)
+
+@pytree
+class Third(Liars):
+    share: float = 0.3
+    attack: str = "max"
 """
     module = importlib.import_module(own_module(tmp_path, monkeypatch, text))
+    lying = Experiment(*PROBLEM, Rand(m=2), LOCAL, rounds=3, liars=module.Third())
+    assert lying.identity(0) != Experiment(*PROBLEM, Rand(m=2), LOCAL, rounds=3).identity(0)
     worlds = [{}, {"server": module.Still()}, {"failures": module.Storm()}]
     (moved, *rest) = run(
         [Experiment(*PROBLEM, Rand(m=2), LOCAL, rounds=3, **each) for each in worlds], tmp_path / "runs"

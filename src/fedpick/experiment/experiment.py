@@ -133,7 +133,7 @@ class Experiment:
         if hasattr(data, "sha256"):
             rest = {name: part for name, part in plain["data"].items() if name != "path"}
             plain["data"] = {**rest, "sha256": data.sha256}
-        if self.liars == type(self.liars)():
+        if self.liars == sim.Liars():
             del plain["liars"]  # runs of versions that did not know them are the same runs
         measured = {name: part for name, part in plain["metrics"].items() if name != "test"}
         plain["metrics"] = {**measured, "test": sorted(self.metrics.test)} if self.metrics.test else measured
