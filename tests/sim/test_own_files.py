@@ -178,6 +178,30 @@ def test_a_partition_makes_clients_where_no_column_does(csv):
     assert federation.names.clients == ()
 
 
+@pytest.mark.parametrize(
+    ("dealt", "sentence"),
+    [
+        (lambda labels: labels[1:] * 0, "client must have one entry per sample"),
+        (
+            lambda labels: np.arange(len(labels)) % 2 - 1,
+            "client must be at least 0 and below num_clients=1, got -1 in ",
+        ),
+        (lambda labels: np.arange(len(labels)) / 2, "client must be whole numbers or words, got 0.5 in line 3"),
+        (lambda labels: 0, "client must have a row per sample, got 0"),
+    ],
+)
+def test_what_a_partition_of_ones_own_gives_is_checked(csv, dealt, sentence):
+    with pytest.raises(ValueError, match=f"^Arrays: '.*': .*{sentence}"):
+        Arrays(str(csv), dealt, y="cover", x=("rain",)).federation()
+
+
+def test_a_partition_of_ones_own_may_give_a_list(csv):
+    def deal(labels):
+        return [float(row % 2) for row in range(len(labels))]
+
+    assert Arrays(str(csv), deal, y="cover", x=("rain",)).federation().num_clients == 2
+
+
 WRONG = {
     "no such client": (
         {"client": "statoin"},

@@ -14,7 +14,20 @@ from fedpick.sim.columns import Roles, choose_columns, stack_inputs
 from fedpick.sim.federation import Federation, as_float, pixels
 from fedpick.sim.files import Table
 from fedpick.sim.partition import Partition
-from fedpick.sim.rows import Names, check_mixed, few, held_out, joined, narrow, number, plain, samples
+from fedpick.sim.rows import (
+    Names,
+    check_below,
+    check_labels,
+    check_mixed,
+    few,
+    held_out,
+    joined,
+    narrow,
+    number,
+    numbered,
+    plain,
+    samples,
+)
 
 SCALE = 10.0  # of inputs, above which plain gradient descent rarely works
 SAMPLED = 20_000  # rows that are looked at for it
@@ -93,7 +106,7 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
                 raise ValueError(f"client must have one entry per sample ({len(y)}), got shape {client.shape}")
             client, clients = number(client, roles.client)
         else:
-            client, clients = partition(y), ()
+            client, clients = _dealt_out(y, partition), ()
     if test is None:
         out = held_out(client, how.test_share, how.seed)
         test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
@@ -147,6 +160,14 @@ def _labels(
     if words and both[0].dtype.kind in "iu":
         numbers, labels = joined(name, both), words
     return numbers[: len(y)], numbers[len(y) :], labels
+
+
+def _dealt_out(y: Numbers, partition: Partition) -> Numbers:
+    """The client of each sample by a partition, which may be one's own."""
+    client, _ = numbered("client", samples("client", partition(y)))
+    check_labels("client", client, len(y))
+    check_below("client", client, getattr(partition, "K", int(client.max()) + 1), "num_clients")
+    return client
 
 
 def _unless_numbers(names: tuple[str, ...]) -> tuple[str, ...]:
