@@ -370,6 +370,8 @@ def test_own_data_are_known_by_their_content(tmp_path):
     np.savez(tmp_path / "b.npz", x=x, y=y, client=client)
     one, other = (small(data=Arrays(str(tmp_path / f"{name}.npz"))) for name in "ab")
     assert one.identity(0) == other.identity(0)
+    path = small(data=Arrays(tmp_path / "a.npz"))  # of pathlib
+    assert (path.identity(0), path.to_plain()) == (one.identity(0), one.to_plain())
     np.savez(tmp_path / "b.npz", x=2 * x, y=y, client=client)
     assert one.identity(0) != other.identity(0)
 

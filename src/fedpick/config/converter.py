@@ -6,6 +6,7 @@ registry, or "package.module:Class". Other fields are what their types say, and 
 
 import dataclasses
 import functools
+import os
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -73,7 +74,7 @@ def unstructure(value: Any, role: str = "") -> Any:
         return value
     numbers = known(value)
     if numbers is None:
-        return registry.address_of(value)
+        return os.fspath(value) if isinstance(value, os.PathLike) else registry.address_of(value)
     if numbers.ndim == 0 and not np.isfinite(numbers):
         return str(numbers)  # which JSON has no number for
     return numbers.tolist()
@@ -165,10 +166,6 @@ def item_role(annotation: Any) -> str:
 
 def _several(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
-
-
-def _is_literal(annotation: Any) -> bool:
-    return get_origin(annotation) in (Literal,)
 
 
 def _is_union(annotation: Any) -> bool:
@@ -289,7 +286,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(float, _NUMBER)
     converter.register_structure_hook(bool, _strict(bool, "true or false", (bool,)))
     converter.register_structure_hook(str, _TEXT)
-    converter.register_structure_hook_func(_is_literal, _read_word)
+    converter.register_structure_hook_func(lambda kind: get_origin(kind) in (Literal,), _read_word)
     converter.register_structure_hook_func(_is_array, _read_array)
     converter.register_structure_hook_func(_is_list, _read_list)
     converter.register_structure_hook_func(lambda kind: bool(role_of(kind)), _read_role)
