@@ -258,11 +258,15 @@ def test_a_test_set_that_is_too_small_for_the_target_is_told():
     assert remarks_on_test_set(found, 1000, 0.66) == ()
 
 
-@pytest.mark.parametrize(("kind", "metric"), [("digits", "test_accuracy"), ("synthetic", "loss")])
-def test_a_report_of_runs_is_by_the_metric_that_compare_takes(kind, metric, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "tested", "metric"),
+    [("digits", True, "test_accuracy"), ("synthetic", True, "loss"), ("arrays", False, "loss")],
+)
+def test_a_report_of_runs_is_by_the_metric_that_compare_takes(kind, tested, metric, tmp_path):
     for place, name in enumerate(("rand", "pow-d")):
         result = made_up([30 - place], accuracy=0.1)
         result.metrics["test_accuracy"][:, 30:] = 0.4
+        result.metrics["test_accuracy"] += 0.0 if tested else np.nan
         about = {"seed": 0, "experiment": {"data": {"kind": kind}, "selector": {"kind": name}}, "model_bytes": 10}
         RunStore(tmp_path).save(name.replace("-", ""), about, result.to_arrays(0), {})
     assert load_report(tmp_path).comparison.metric == metric
