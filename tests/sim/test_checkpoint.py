@@ -138,3 +138,16 @@ def test_what_was_played_is_kept_where_a_call_ends_early(play, tmp_path, end, mo
     first = []
     play(checkpoint=path, watch=lambda so_far: first.append(so_far.rounds))
     assert first[0] == 15
+
+
+@pytest.mark.parametrize(("after", "stopped", "written"), [(1e9, 20, False), (1e9, 10, True), (1e-9, 20, True)])
+def test_a_short_call_writes_a_file_only_where_it_is_stopped(play, tmp_path, after, stopped, written):
+    path = tmp_path / "run.npz"
+
+    def watch(so_far):
+        if so_far.rounds == stopped < 20:
+            raise KeyboardInterrupt
+
+    assert play(checkpoint=path, checkpoint_after=after, watch=watch).rounds == stopped
+    assert path.exists() == written
+    np.testing.assert_array_equal(play(checkpoint=path).metrics["loss"], play().metrics["loss"])

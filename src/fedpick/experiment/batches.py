@@ -78,7 +78,9 @@ class Batch:
         except TypeError:  # descriptions of data that have no hash
             return federations_of(data)
 
-    def simulate(self, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None) -> Result:
+    def simulate(
+        self, checkpoint: Path | None = None, watch: Callable[[Result], None] | None = None, *, after: float = 0.0
+    ) -> Result:
         """The result, with a row for each of ``runs``: points that differ in no traced number are played once."""
         first, seeds = self.points[0], len(self.seeds)
         numbers = [_numbers(point) for point in self.points]
@@ -105,6 +107,7 @@ class Batch:
             every=first.metrics.every,
             metrics=first.metrics.test,
             checkpoint=checkpoint,
+            checkpoint_after=after,
             progress=False,
             watch=None if watch is None else lambda played: watch(repeated(played)),
         )

@@ -19,7 +19,7 @@ from fedpick.text import shown
 from fedpick.validation import check_kind, check_path
 
 LOG = logging.getLogger("fedpick")
-LONG = 10.0  # seconds of work in a batch, about, that are worth checkpoints
+LONG = 10.0  # seconds of work in a batch that are worth checkpoints
 WAIT = 0.5  # seconds, for what others have taken
 
 
@@ -199,7 +199,7 @@ def _complete(
     note = store.folder / "under-way" / f"{names[0]}-{len(names)}.json"
     plain = {"format": FORMAT, "points": [point.to_plain() for point in batch.points], "seeds": list(batch.seeds)}
     write_atomic(note, json.dumps(plain), owner="store")
-    checkpoint = note.with_suffix(".npz") if batch.seconds > LONG else None
+    checkpoint = note.with_suffix(".npz")
     began = time.monotonic()
 
     def hear(so_far: Result) -> None:
@@ -208,14 +208,14 @@ def _complete(
             watch(batch, so_far)
 
     try:
-        result = batch.simulate(checkpoint, hear)
+        result = batch.simulate(checkpoint, hear, after=LONG)
     except ValueError as error:
-        if checkpoint is None or not checkpoint.exists() or "checkpoint" not in str(error):
+        if not checkpoint.exists() or "checkpoint" not in str(error):
             raise
         aside = checkpoint.with_suffix(".broken")
         LOG.warning("%s; moved to %s, and the work begins anew", error, aside.name)
         checkpoint.replace(aside)
-        result = batch.simulate(checkpoint, hear)
+        result = batch.simulate(checkpoint, hear, after=LONG)
     if not result.finished:
         raise KeyboardInterrupt
     seconds = (time.monotonic() - began) / len(names)

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ from fedpick.sim.records import Record
 from fedpick.sim.round import Setup
 from fedpick.sim.rows import Names
 from fedpick.storage import sources_of
+from fedpick.validation import require
 
 CHUNK = 100  # rounds, about
 RECORDED = 10  # a checkpoint is written as a whole, when this part of its rounds is new: what is written stays linear
@@ -60,6 +62,7 @@ def simulate(
     metrics: Iterable[str | Callable[..., Any]] = (),
     until: tuple[str, float] | None = None,
     checkpoint: str | Path | None = None,
+    checkpoint_after: float = 0.0,
     progress: bool | None = None,
     watch: Callable[[Result], object] | None = None,
     jit: bool = True,
@@ -90,6 +93,7 @@ def simulate(
         until: Stop once every run has reached a target, such as ``("test_accuracy", 0.6)``.
         checkpoint: A file that is written after each chunk, in long runs each time that a tenth of the rounds is new,
             and where Ctrl-C or ``until`` ends the call; the same call resumes from it bit for bit.
+        checkpoint_after: Seconds of this call before which it is written only where the call is stopped.
         progress: Whether to show a progress bar; by default on a terminal only.
         watch: Called with the result so far (read-only) before the first round and after each chunk of about a
             hundred, in the thread of this call.
@@ -104,9 +108,10 @@ def simulate(
     >>> result.metrics["loss"].shape
     (3, 5)
     """
-    flags = {"jit": jit, "spread_seats": spread_seats}
+    began, flags = time.monotonic(), {"jit": jit, "spread_seats": spread_seats}
     own = resolve_metrics("simulate", metrics)
     every = preflight.check_options(rounds, every, until, watch, checkpoint, own, **flags)
+    require("simulate", "checkpoint_after", checkpoint_after, "at least 0", lambda seconds: seconds >= 0, one=True)
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
     preflight.check_metrics(own, data, built, owner="simulate")
@@ -137,7 +142,8 @@ def simulate(
     if checkpoint is not None:
         # The program says what the sources come to.
         plain = runs._replace(setup=dataclasses.replace(runs.setup, sources=()))
-        file = Checkpoint(Path(checkpoint), fingerprint(trace_chunk(runs, cadence), plain, rounds, every))
+        owner = functools.cache(lambda: fingerprint(trace_chunk(runs, cadence), plain, rounds, every))
+        file = Checkpoint(Path(checkpoint), owner)
         saved = file.load(like=(runner.state, tables))
         done = 0 if saved is None else saved[1].rounds
         hosts.same_everywhere(done, "checkpoint must be a file that every host sees, at the same round")
@@ -159,7 +165,8 @@ def simulate(
                 first = tables.rounds
                 tables = tables.append(runner.play(first, cadence, tick), cadence)
                 preflight.check_seats(selector, tables.records, first)
-                if tables.rounds == rounds or tables.rounds - kept >= tables.rounds // RECORDED:
+                new = tables.rounds == rounds or tables.rounds - kept >= tables.rounds // RECORDED
+                if file is not None and new and hosts.all_agree(time.monotonic() - began >= checkpoint_after):
                     output.save(runner, tables)
                     kept = tables.rounds
                 bar.update(tables.rounds, tables.evaluations.loss[:, -1])
@@ -168,7 +175,7 @@ def simulate(
         if hosts.several():
             raise  # the others would wait for this one's results
         LOG.warning("simulate: stopped after round %d of %d; the result ends there", tables.rounds, rounds)
-    if tables.rounds > kept:
+    if tables.rounds > kept and (tables.rounds < rounds or not checkpoint_after):
         with contextlib.suppress(KeyboardInterrupt):  # a second one: what was played is given all the same
             output.save(runner, tables)
     params, tables = output.whole((runner.state.params, tables))

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,21 +37,21 @@ def _text(value: Any) -> bytes:
 
 
 class Checkpoint(NamedTuple):
-    """A file, and the fingerprint of the simulation that it belongs to."""
+    """A file, and what gives the fingerprint of the simulation that it belongs to: it takes as long as to trace it."""
 
     path: Path
-    owner: str
+    owner: Callable[[], str]
 
     def save(self, tree: Any) -> None:
         """Write a pytree of arrays atomically."""
         arrays = {_name(key): np.asarray(leaf) for key, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-        save_state(self.path, State({}, arrays), owner=self.owner, what=WHAT)
+        save_state(self.path, State({}, arrays), owner=self.owner(), what=WHAT)
 
     def load(self, like: Any) -> Any:
         """The pytree that was saved, of the same structure as ``like``; None where there is no file yet."""
         if not self.path.exists():
             return None
-        arrays = load_state(self.path, owner=self.owner, what=WHAT).arrays
+        arrays = load_state(self.path, owner=self.owner(), what=WHAT).arrays
         return jax.tree_util.tree_map_with_path(lambda key, leaf: arrays[_name(key)], like)
 
 
