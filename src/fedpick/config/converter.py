@@ -286,7 +286,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(float, _NUMBER)
     converter.register_structure_hook(bool, _strict(bool, "true or false", (bool,)))
     converter.register_structure_hook(str, _TEXT)
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) in (Literal,), _read_word)
+    converter.register_structure_hook_func(lambda kind: getattr(kind, "__origin__", None) is Literal, _read_word)
     converter.register_structure_hook_func(_is_array, _read_array)
     converter.register_structure_hook_func(_is_list, _read_list)
     converter.register_structure_hook_func(lambda kind: bool(role_of(kind)), _read_role)
