@@ -130,7 +130,7 @@ def test_the_row_numbers_that_pandas_writes_are_no_input(csv, tmp_path, caplog):
     assert "x = rain, wind (without a column without a name, remark)" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["", "Unnamed: 0", "Unnamed: 3", "__index_level_0__", "Id", "rownames"])
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "Unnamed: 3", "__index_level_0__", "Id", "patient_id", "rownames"])
 def test_the_index_of_a_filtered_frame_is_no_input(name, tmp_path, caplog):
     table = {name: [3, 7, 4, 9], "rain": [0.5, 1, 2, 3], "site": ["p", "p", "q", "q"], "label": [0, 0, 1, 1]}
     polars.DataFrame(table).write_csv(tmp_path / "filtered.csv")
@@ -147,6 +147,18 @@ def test_the_index_of_a_filtered_frame_is_no_input(name, tmp_path, caplog):
     assert Arrays(str(tmp_path / "last.parquet"), test_share=0.0).federation().summary().labels.shape == (2, 2)
     polars.DataFrame({**table, name: [3, 3, 4, 9]}).write_csv(tmp_path / "filtered.csv")  # which numbers nothing
     assert Arrays(str(tmp_path / "filtered.csv"), test_share=0.0).federation().x.shape == (4, 2)
+
+
+@pytest.mark.parametrize(("first", "rows", "kept"), [(0, 100, 1), (1, 100, 1), (2, 100, 2), (1, 99, 2)])
+def test_a_count_of_many_rows_is_no_input_whatever_it_is_called(first, rows, kept, caplog):
+    table = {"nr": first + np.arange(rows), "rain": rng.normal(size=rows), "site": np.arange(rows) % 4}
+    table["label"] = np.arange(rows) * 2 // rows  # in order, so that a count of the rows would tell it
+    given = {"standardize": True}
+    assert from_frame(pandas.DataFrame(table), **given).x.shape[1] == kept
+    assert ("nr is left out because it numbers the rows" in caplog.text) == (kept == 1)
+    assert from_frame(pandas.DataFrame(table), x=("nr", "rain"), **given).x.shape[1] == 2
+    reversed_rows = pandas.DataFrame({**table, "nr": table["nr"][::-1]})  # which may count something else
+    assert from_frame(reversed_rows, **given).x.shape[1] == 2
 
 
 def test_numbers_that_are_hardly_classes_are_told(recwarn):

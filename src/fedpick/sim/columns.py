@@ -19,13 +19,9 @@ LABELS = ("y", "label", "labels", "target", "class", "category")
 CLIENTS = ("client", "client_id", "user", "user_id", "writer", "writer_id", "device", "device_id", "node", "site")
 MOST_LABELS = 100  # of a column that is taken for labels by its place alone
 NAMELESS = "a column without a name"
-ROWS = (
-    "id",
-    "index",
-    "row",
-    "rownames",
-    "row_names",
-)  # what a column that numbers the rows is called, in small letters
+ROWS = ("index", "row", "rownames", "row_names")  # what a column that numbers the rows is called, in small letters
+ID = re.compile(r"(^|[^a-zA-Z])id$|[a-z]I[dD]$|^I[dD]$", re.ASCII)  # id, patient_id, patientId, ID; not humid
+MANY = 100  # rows in which whole numbers that count up number the rows, whatever the column is called
 WHOLE = ("x", "image", "img", "pixels", "features")  # one column that is all of the input
 
 
@@ -79,13 +75,7 @@ def choose_columns(
         told += [f"client = {client}"] if client and client != "client" else []
     if not y:
         y = next((lower[word] for word in LABELS if word in lower and lower[word] != client), "")
-        last = [name for name in columns if name != client and not _are_row_numbers(columns, name)][-1:]
-        if not y and len(columns) > 2 and last and _are_labels(columns[last[0]]):
-            y = last[0]
-        if not y:
-            if last and not len(columns[last[0]]):
-                raise ValueError(f"{owner} must hold a sample at least, got {few(columns)} without rows")
-            raise ValueError(f"{owner} must hold y, got {few(columns)}; or name the column of labels (y=, --y)")
+        y = y or _last(columns, client, owner)
         told += [f"y = {y}"] if y != "y" or any(word in lower for word in LABELS[1:]) else []
     inputs = _inputs(columns, x, (y, client), owner)
     if x and inputs != tuple(x):
@@ -109,6 +99,17 @@ def choose_columns(
         level = logging.WARNING if left else logging.INFO
         LOG.log(level, "%s: %s", owner.removeprefix("Arrays: "), "; ".join(sorted(told)))
     return Roles(inputs, y, client)
+
+
+def _last(columns: Mapping[str, Numbers], client: str, owner: str) -> str:
+    """The last column, or the last before those that number the rows, which must be of labels."""
+    rest = (name for name in reversed(list(columns)) if name != client and not _are_row_numbers(columns, name))
+    last = next(rest, None)
+    if last is not None and not len(columns[last]):
+        raise ValueError(f"{owner} must hold a sample at least, got {few(columns)} without rows")
+    if last is not None and len(columns) > 2 and _are_labels(columns[last]):
+        return last
+    raise ValueError(f"{owner} must hold y, got {few(columns)}; or name the column of labels (y=, --y)")
 
 
 def _are_labels(column: Numbers) -> bool:
@@ -143,18 +144,24 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
 
 
 def _are_row_numbers(columns: Mapping[str, Numbers], name: str) -> bool:
-    """Whether a column is an id, or the index that pandas writes: on a file in order of its labels it would tell them.
+    """Whether a column is an id, an index or a count of the rows: on a file in order of its labels it would tell them.
 
-    That of a frame of which rows were chosen, or of R, does not begin with 0 or has gaps.
+    Its whole numbers are all different. Those of an id, and of the index of a frame of which rows were chosen, may have
+    gaps; those of any other column count from 0 or 1 in the order of the file, which has
+    many rows.
 
-    >>> table = {"Unnamed: 0": np.array([3, 17, 4]), "Id": np.array([3, 17, 4]), "rain": np.array([3, 17, 4])}
+    >>> table = {"Unnamed: 0": np.array([3, 17, 4]), "patient_id": np.array([3, 17, 4]), "humid": np.array([3, 17, 4])}
     >>> [_are_row_numbers(table, name) for name in table]
     [True, True, False]
+    >>> _are_row_numbers({"nr": np.arange(1, 501)}, "nr")
+    True
     """
-    if name and name.lower() not in ROWS and not name.startswith(("Unnamed:", "__index_level_")):
-        return False
     column = columns[name]
-    return column.ndim == 1 and column.dtype.kind in "iu" and len(np.unique(column)) == len(column)
+    if column.ndim != 1 or column.dtype.kind not in "iu" or len(np.unique(column)) < len(column):
+        return False
+    named = not name or name.lower() in ROWS or name.startswith(("Unnamed:", "__index_level_")) or ID.search(name)
+    counts = len(column) >= MANY and column[0] in (0, 1) and np.array_equal(column, np.arange(len(column)) + column[0])
+    return bool(named) or counts
 
 
 def _words(column: Numbers) -> list[Any]:
