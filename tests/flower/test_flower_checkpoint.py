@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -30,9 +31,12 @@ class KilledError(Exception):
     """The server dies."""
 
 
-def started(folder, rounds, inner="FedAvg", selector=PowerOfChoice(m=2, d=4), grid_seed=0, dies_in=None, clients=8):
+def started(
+    folder, rounds, inner="FedAvg", selector=PowerOfChoice(m=2, d=4), grid_seed=0, dies_in=None, clients=8, app=("", "")
+):
     """A server and its federation; it may die while round ``dies_in`` is being trained."""
     grid = FakeGrid(plain_app(), range(clients), seed=grid_seed)
+    grid.app_run.fab_id, grid.app_run.fab_hash = app
     ours = Selecting(INNER[inner](), selector, seed=4, wait=0.0, poll_timeout=0.2, folder=folder)
     if dies_in is not None:
         honest = ours.aggregate_train
@@ -140,6 +144,32 @@ def test_a_folder_of_another_federation_is_not_overwritten(tmp_path):
     which = r"selector was PowerOfChoice\(m=2, d=4, .*\), and is now PowerOfChoice\(m=2, d=5, .*\)"
     with pytest.raises(ValueError, match=rf"differ from these \({which}\); give this federation a folder of its own"):
         started(tmp_path, 3, selector=PowerOfChoice(m=2, d=5))
+
+
+def test_a_folder_of_another_app_is_refused_and_an_app_that_has_changed_is_told(tmp_path, caplog):
+    started(tmp_path, 2, app=("@me/clinic", "f1"))
+    folder = re.escape(repr(str(tmp_path)))
+    which = f"folder {folder} is of the app @me/clinic, and this is @me/variant; give this one a folder of its own"
+    with pytest.raises(ValueError, match=which):
+        started(tmp_path, 4, app=("@me/variant", "f2"))
+    same, *_ = started(tmp_path, 3, app=("@me/clinic", "f1"))
+    said = "resumed after the app had changed, in its code or its settings"
+    assert said not in caplog.text
+    with caplog.at_level(logging.INFO, "flwr.fedpick"):
+        edited, *_ = started(tmp_path, 4, app=("@me/clinic", "f2"))
+    assert f"resuming after 3 rounds, in {str(tmp_path)!r}" in caplog.text
+    assert said in caplog.text
+    assert (same.history.notes, edited.history.notes) == ({}, {4: said})
+    unknown, *_ = started(tmp_path, 5)  # from a Python session
+    assert len(unknown.history.rows) == 5
+
+
+def test_rounds_that_were_all_played_before_are_told(tmp_path, caplog):
+    started(tmp_path, 2)
+    assert "nobody trains" not in caplog.text
+    _, grid, _ = started(tmp_path, 2)
+    assert not grid.sent("train")
+    assert "num_rounds is 2, all of which were played before: nobody trains" in caplog.text
 
 
 def test_a_folder_of_broken_states_alone_begins_anew(tmp_path, caplog):

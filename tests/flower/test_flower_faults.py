@@ -410,6 +410,73 @@ def test_clients_without_a_query_handler_are_named_with_what_they_said(caplog):
     assert "did not answer the roll call: error: ValueError: No query function registered" in caplog.text
 
 
+def slow(seconds, fault):
+    """Silent for some seconds from the first message on, as where a process starts and imports, and then at fault."""
+    began = []
+
+    def silent_at_first(message, answer):
+        began.append(time.monotonic())
+        return None if time.monotonic() - began[0] < seconds else fault(message, answer)
+
+    return silent_at_first
+
+
+def honest(message, answer):
+    return answer()
+
+
+def test_clients_that_are_slow_at_first_are_called_again_within_the_wait(caplog):
+    grid = FakeGrid(plain_app(), range(4))
+    grid.faults = {k: slow(0.6, honest) for k in (1, 2, 3)}
+    began = time.monotonic()
+    with caplog.at_level(logging.INFO, "flwr.fedpick"):
+        strategy = selecting(wait=60.0, clients=4)
+        _, rows = play(strategy, grid, rounds=2)
+    assert time.monotonic() - began < 15, "it does not wait to the end"
+    assert [row.available for row in rows] == [4, 4]
+    assert "1 of 4 clients have answered; waiting up to" in caplog.text
+    assert caplog.text.count("did not answer the roll call") == 3, "once for each"
+    assert not strategy.adapter.state.clients.failures.any()
+
+
+def test_who_stays_silent_for_the_whole_wait_is_quarantined_once():
+    grid = FakeGrid(plain_app(), range(4))
+    grid.faults = {3: silent}
+    strategy = selecting(wait=1.5, clients=4)
+    _, rows = play(strategy, grid, rounds=1)
+    assert rows[0].available == 3
+    ((failures, _),) = strategy.adapter.state.clients.unknown_nodes.values()
+    assert failures == 1
+
+
+@pytest.mark.parametrize("wait", [30.0, 0.0])
+def test_a_missing_handler_is_told_also_where_the_first_roll_call_was_lost(wait):
+    app = plain_app()
+    del app._registered_funcs["query.loss"]
+    grid, began = FakeGrid(app, range(3)), time.monotonic()
+    grid.faults = {k: slow(0.5, honest) for k in range(3)}
+    with pytest.raises(ValueError, match="all 3 clients that are here answered the roll call with an error") as error:
+        play(selecting(wait=wait, clients=3, outage=30.0), grid, rounds=1)
+    assert time.monotonic() - began < 15
+    assert '    @app.query("loss")' in str(error.value)
+
+
+def test_an_outage_names_the_fault_and_calls_those_who_fail_ever_less_often():
+    grid = FakeGrid(plain_app(), range(3))
+    strategy = selecting(outage=4.0)
+
+    def breaks(message, answer):
+        if message.content["config"]["server-round"] > 1:
+            raise RuntimeError("the disk is full")
+        return answer()
+
+    grid.faults = {k: only(POLL, breaks) for k in range(3)}
+    with pytest.raises(OutageError, match=r"\(the last fault: error: RuntimeError: the disk is full\); start the run"):
+        play(strategy, grid, rounds=3)
+    calls = grid.sent(POLL).count(0) - 3  # the first roll call, and two polls
+    assert 3 <= calls <= 6, "after 0, 0.5, 1.5 and 3.5 s"
+
+
 def test_one_client_that_fails_at_the_roll_call_does_not_end_the_run():
     grid = FakeGrid(plain_app(), range(3))
     grid.faults = {0: only(POLL, raising)}

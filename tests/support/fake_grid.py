@@ -7,6 +7,7 @@ and every message is a copy, as after a network.
 import contextlib
 import copy
 import random
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,7 @@ class FakeGrid(Grid):
 
     def __init__(self, app, partitions, seed=0):
         self.app, self.random = app, random.Random(seed)
+        self.app_run = SimpleNamespace(fab_id="", fab_hash="")
         self.nodes, self.faults, self.queue, self.log = {}, {}, {}, []
         for partition in partitions:
             self.join(partition)
@@ -105,7 +107,9 @@ class FakeGrid(Grid):
     def set_run(self, run):
         raise AssertionError("nobody else's business")
 
-    run = property(set_run)
+    @property
+    def run(self):
+        return self.app_run
 
 
 def silent(message, answer):

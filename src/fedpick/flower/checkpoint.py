@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from fedpick.config import unstructure
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.history import History
+from fedpick.flower.messages import AppId
 from fedpick.flower.options import Options
 from fedpick.flower.watch import Watch
 from fedpick.protocol import Selector, payload
@@ -46,6 +47,7 @@ class ServerState:
     wrapped: dict[str, NDArray[Any]] = field(default_factory=dict)  # the wrapped strategy's, when it was saved
     config: dict[str, Any] = field(default_factory=dict)  # what the wrapped strategy has changed in the training config
     first_model: str = ""  # a checksum of the model that the federation began with, when it was saved
+    app: AppId = AppId()  # that it was saved by
 
     @property
     def rounds(self) -> int:
@@ -91,6 +93,7 @@ class ServerState:
             group("strategy"),
             dict(state.facts.get("config", {})),
             str(state.facts["first_model"]),
+            AppId(*state.facts.get("app", ())),
         )
 
 
@@ -103,6 +106,7 @@ class Checkpointer:
     options: Options
     strategies: list[str]  # the classes of the wrapped strategy, the outermost first
     model: ArrayRecord  # the first one
+    app: AppId
     entered: int = 0  # rounds that are in the journal
     recorded: int = 0  # rounds that the run in the store has
     lock: contextlib.ExitStack | None = None
@@ -143,7 +147,7 @@ class Checkpointer:
         self._journal.append(state.history.to_entries(self.entered), owner=WHAT)
         self.entered = state.rounds
         content = state.to_state()
-        content.facts["first_model"] = self.first_model
+        content.facts.update(first_model=self.first_model, app=self.app)
         save_state(self._path(state.rounds), content, owner=self.owner, what=WHAT, settings=self.settings)
         for old in self._paths()[:-KEPT]:
             if old != self._path(state.watch.good):
@@ -214,12 +218,27 @@ class Checkpointer:
                 LOG.warning("%s; skipped", error)
                 self._set_aside(path)  # or it would count among the newest
             else:
+                self._check_app(state)
                 self.entered = state.rounds
                 return state
         if foreign is not None:
             raise ValueError(f"{foreign}; give this federation a folder of its own")
         self._set_aside(self._journal.path)
         return None
+
+    def _check_app(self, state: ServerState) -> None:
+        """Raise where the folder is another app's; one that has changed since is told."""
+        where = repr(str(self.folder.resolve()))
+        if state.app.name and self.app.name and state.app.name != self.app.name:
+            raise ValueError(
+                f"Selecting: folder {where} is of the app {state.app.name}, and this is {self.app.name}; give this "
+                "one a folder of its own (a relative one is in the folder that Flower's SuperLink was started in)"
+            )
+        LOG.info("fedpick: resuming after %d rounds, in %s", state.rounds, where)
+        if state.app.digest and self.app.digest and state.app.digest != self.app.digest:
+            said = "resumed after the app had changed, in its code or its settings"
+            LOG.warning("fedpick: %s", said)
+            state.history.pending.append(said)
 
     def restore_round(self, rounds: int) -> ServerState | None:
         """The state after this many rounds, or None where it is not there."""

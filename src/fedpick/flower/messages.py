@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
@@ -82,6 +82,18 @@ class FilteredGrid(Grid):
     @property
     def run(self) -> Any:
         return self.grid.run
+
+
+class AppId(NamedTuple):
+    """Which app runs on a grid: Flower's name of it, and the checksum of its files and settings; empty if unknown."""
+
+    name: str = ""
+    digest: str = ""
+
+    @classmethod
+    def of(cls, grid: Grid) -> "AppId":
+        """The app of the grid's run."""
+        return cls(grid.run.fab_id, grid.run.fab_hash)
 
 
 def changed(before: Mapping[str, Any], config: ConfigRecord) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from fedpick.flower.replies import (
 from fedpick.protocol import Poll
 
 LOG = logging.getLogger("flwr.fedpick")
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds between two calls of those who failed, where too few are here
 APP_FAILED = (1, 2)  # Flower's codes of errors that are the ClientApp's own
 HANDLER = """
     @app.query("{name}")
@@ -52,19 +53,20 @@ class Queries(NamedTuple):
         """Bring the table up to date: new nodes are asked once, others when their quarantine is over.
 
         With ``again``, all are asked, for facts that change from round to round. The first call waits until ``wanted``
-        clients have answered, at most ``wait`` seconds.
+        clients have answered, at most ``wait`` seconds, and asks those again that were silent.
         """
         table, first = self.state.clients, not self.state.clients.called
         end = time.monotonic() + (self.options.wait if first else 0.0)
         logged = -float("inf")
         answers: dict[int, Message] = {}
         faults: dict[int, str] = {}
+        silent: set[int] = set()
         while True:
             listed = set(self.grid.get_node_ids())
             table.update_nodes(listed)
             answers = {node: reply for node, reply in answers.items() if node in listed}
             called = [node for node in table.to_call(listed, self.state.rounds, again) if node not in answers]
-            answers |= self._call(called, faults)
+            answers |= self._call(called, faults, silent if first else None)
             if first and not answers and faults:
                 self._check_faults({node: faults[node] for node in listed if node in faults}, len(listed), wanted)
             present = {table.node_of[client] for client in np.flatnonzero(table.available()).tolist()}
@@ -75,34 +77,44 @@ class Queries(NamedTuple):
                 break
             if time.monotonic() - logged > 10:
                 logged = time.monotonic()
-                LOG.info("fedpick: %d of %d clients connected; waiting up to %.0f s", here, wanted, left)
+                LOG.info("fedpick: %d of %d clients have answered; waiting up to %.0f s", here, wanted, left)
             time.sleep(min(0.5, left))
         if first:
             table.called = True
+            for node in (silent & listed) - answers.keys() - faults.keys():
+                table.quarantine_node(node, self.state.rounds, self.options.quarantine, silent=True)
             table.errors = {node: why for node, why in faults.items() if node in listed and node not in answers}
             table.grow(len({self._identity(node, reply) for node, reply in answers.items()}))
         self._enter(answers)
-        self._wait_for_enough()
+        self._wait_for_enough(wanted)
 
-    def _wait_for_enough(self) -> None:
-        """Wait while too few clients are here to play a round; those in quarantine are called, too."""
+    def _wait_for_enough(self, wanted: int) -> None:
+        """Wait while too few clients are here to play a round; those in quarantine are called, too, ever less often."""
         table, options, began = self.state.clients, self.options, time.monotonic()
-        logged = -float("inf")
+        logged, due, pause = -float("inf"), began, FIRST_PAUSE
+        faults: dict[int, str] = {}
         while (here := int((table.available() & (table.sizes() > 0)).sum())) < options.min_clients:
             left = began + options.outage - time.monotonic()
             if left <= 0:
                 empty = int((table.available() & (table.sizes() == 0)).sum())
                 without = f" and {empty} without examples" if empty else ""
                 few = f"{here} of at least {options.min_clients} clients are here{without}, after {options.outage:g} s"
-                raise OutageError(f"Selecting: {few}; {RESUME}")
+                why = f" (the last fault: {list(faults.values())[-1]})" if faults else ""
+                raise OutageError(f"Selecting: {few}{why}; {RESUME}")
             if time.monotonic() - logged > 10:
                 logged = time.monotonic()
                 LOG.warning("fedpick: %d clients are here; waiting up to %.0f s for more", here, left)
             time.sleep(min(0.5, left))
             listed = set(self.grid.get_node_ids())
             table.update_nodes(listed)
-            table.release(self.state.rounds)
-            self._enter(self._call(table.to_call(listed, self.state.rounds)))
+            if time.monotonic() >= due:
+                table.release(self.state.rounds)
+                due, pause = time.monotonic() + pause, min(2 * pause, LONGEST_PAUSE)
+            answers = self._call(table.to_call(listed, self.state.rounds), faults)
+            self._enter(answers)
+            faults = {node: why for node, why in faults.items() if node in listed and node not in answers}
+            if faults and not any(table.identities):
+                self._check_faults(faults, len(listed), wanted)
 
     def poll(
         self, asked: Sequence[int], kind: Poll, told: Mapping[str, float] | None = None
@@ -149,18 +161,25 @@ class Queries(NamedTuple):
         rule = f"a ClientApp must answer {self.options.query!r} messages"
         raise ValueError(f"Selecting: {rule}, got none that does: {said}{'; add:' if lines else ''}{lines}")
 
-    def _call(self, nodes: Sequence[int], faults: dict[int, str] | None = None) -> dict[int, Message]:
-        """The replies of those who answer; others are quarantined. ``faults`` gets the errors of their own apps."""
+    def _call(self, nodes: Sequence[int], faults: dict[int, str], silent: set[int] | None = None) -> dict[int, Message]:
+        """The replies of those who answer; others are quarantined. ``faults`` gets the errors of their own apps.
+
+        Who is silent is entered in ``silent`` where it is given, and not quarantined.
+        """
         sent = [self._roll(node) for node in nodes]
         table, answers = self.state.clients, {}
         for node, reply in zip(nodes, exchange(self.grid, sent, self.options.poll_timeout), strict=True):
             if reply is not None and reply.has_content():
                 answers[node] = reply
-            else:
-                if faults is not None and reply is not None and reply.has_error() and reply.error.code in APP_FAILED:
-                    faults[node] = error_text(reply)
+                continue
+            if reply is not None and reply.has_error() and reply.error.code in APP_FAILED:
+                faults[node] = error_text(reply)
+            if silent is None or not is_silence(reply) or node not in silent:
                 who = table.identities[table.client_at[node]] if node in table.client_at else f"node {node}"
                 LOG.warning("fedpick: %s did not answer the roll call: %s", who, self._why(reply))
+            if silent is not None and is_silence(reply):
+                silent.add(node)
+            else:
                 table.quarantine_node(node, self.state.rounds, self.options.quarantine, is_silence(reply))
         return answers
 

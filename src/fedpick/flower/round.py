@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Strategy
 from fedpick.flower.checkpoint import Checkpointer, ServerState
 from fedpick.flower.clients import ClientTable
 from fedpick.flower.history import History, client_metrics, eval_losses, evaluators, has_loss, server_metrics
-from fedpick.flower.messages import FilteredGrid, changed, messages_by_seat
+from fedpick.flower.messages import AppId, FilteredGrid, changed, messages_by_seat
 from fedpick.flower.options import Options
 from fedpick.flower.queries import Queries
 from fedpick.flower.recovery import Recovery
@@ -62,14 +62,14 @@ class Adapter:
         self.checkpointer: Checkpointer | None = None
         self.recovery = Recovery(self.wrapped, options.quarantine, options.outage)
 
-    def begin(self, arrays: ArrayRecord, grid: Grid | None = None) -> None:
+    def begin(self, arrays: ArrayRecord, grid: Grid) -> None:
         """Resume from the folder, if a run of this federation left a state there; only the first call does so."""
         self.recovery = Recovery(self.wrapped, self.options.quarantine, self.options.outage)
         if self.checkpointer is not None:
             self.checkpointer.open()
         elif self.options.folder is not None:
-            first_model = self._resume(arrays, Path(self.options.folder))
-            if grid is not None and self.skip and self.state.first_model != first_model:
+            first_model = self._resume(arrays, Path(self.options.folder), AppId.of(grid))
+            if self.skip and self.state.first_model != first_model:
                 LOG.info("fedpick: this first model is not the one of the folder, whose own goes on")
                 self._roll_call(self._queries(self.skip, grid))  # it may be of another federation
         if not self.skip:  # with this model
@@ -80,16 +80,15 @@ class Adapter:
         if self.checkpointer is not None:
             self.checkpointer.close()
 
-    def _resume(self, arrays: ArrayRecord, folder: Path) -> str:
+    def _resume(self, arrays: ArrayRecord, folder: Path, app: AppId) -> str:
         strategies = [type(layer).__name__ for layer in self.wrapped.layers]
-        self.checkpointer = Checkpointer(folder, self.selector, self.options, strategies, arrays)
+        self.checkpointer = Checkpointer(folder, self.selector, self.options, strategies, arrays, app)
         self.checkpointer.open()
         state = self.checkpointer.restore()
         if state is not None:
             self.state, self.skip = state, state.rounds
             self.state.clients.limits = self.options.size_limits
             self.wrapped.restore(state.wrapped)
-            LOG.info("fedpick: resuming after %d rounds", state.rounds)
             before = self.checkpointer.restore_round(state.watch.good) if state.watch.good else None
             self.recovery.good = (arrays, {}) if state.watch.good == 0 else None
             if before is not None:
@@ -104,7 +103,7 @@ class Adapter:
         They are the strategy's own: it sees the chosen nodes only, and trains all of them.
         """
         if self.recovery.good is None and not self.skip:
-            self.begin(arrays)
+            self.begin(arrays, grid)
         if server_round <= self.skip:
             return []
         arrays = self.state.arrays if self.recovery.rolled_back else arrays

@@ -58,9 +58,9 @@ class SelectingMixin(Strategy):
 
     def start(self, grid: Grid, initial_arrays: ArrayRecord, *args: Any, **options: Any) -> Result:
         """The rounds, by the ``start()`` of the strategy behind, with its arguments; ``evaluate_fn`` is recorded."""
-        trial = TRIAL.get()
+        trial, rounds = TRIAL.get(), args[0] if args else options.get("num_rounds", 3)
         if trial is not None:
-            rounds = trial.rounds or (args[0] if args else options.get("num_rounds", 3))
+            rounds = trial.rounds or rounds
             args, options = (rounds, *args[1:]), {name: v for name, v in options.items() if name != "num_rounds"}
             self.adapter = trial.take_over(self._adapter, rounds)
         if len(args) == 5:
@@ -71,6 +71,8 @@ class SelectingMixin(Strategy):
         self._adapter.seconds = everybody.seconds
         try:
             self._adapter.begin(initial_arrays, everybody)
+            if 0 < rounds <= self._adapter.skip:
+                LOG.warning("fedpick: num_rounds is %d, all of which were played before: nobody trains", rounds)
             result = super().start(everybody, initial_arrays, *args, **options)
             self._adapter.check_updates(at_end=True)
             if self._adapter.recovery.rolled_back:  # what was measured after the last round shows that it was ruined
