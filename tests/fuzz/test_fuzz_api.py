@@ -132,7 +132,14 @@ def test_simulate(total):
         "availability": sim.Always(),
     }
     good |= {"failures": sim.Failures(), "devices": sim.Devices(), "liars": sim.Liars(), "every": None, "until": None}
-    good |= {"checkpoint": None, "watch": None, "jit": True, "spread_seats": False, "metrics": ()}
+    good |= {
+        "checkpoint": None,
+        "checkpoint_after": 0.0,
+        "watch": None,
+        "jit": True,
+        "spread_seats": False,
+        "metrics": (),
+    }
     assert set(good) == set(inspect.signature(sim.simulate).parameters) - {"progress"}
 
     def check(given):

@@ -85,7 +85,7 @@ def test_states(total, tmp_path):
 
 def test_checkpoints(total, tmp_path):
     tree = {"params": {"w": np.arange(4.0)}, "tables": (np.arange(6).reshape(2, 3), np.float32(3))}
-    file = Checkpoint(tmp_path / "a.checkpoint", owner="me")
+    file = Checkpoint(tmp_path / "a.checkpoint", owner=lambda: "me")
     file.save(tree)
     good = file.path.read_bytes()
 
