@@ -7,7 +7,15 @@ import pytest
 from support.made_up import made_up
 from support.pages import comparison_report, curves, summary
 
-from fedpick.compare import COLUMNS, Comparison, ComparisonReport, load_report, remarks_on_test_set, render_page
+from fedpick.compare import (
+    COLUMNS,
+    Comparison,
+    ComparisonReport,
+    load_report,
+    remarks_on_settings,
+    remarks_on_test_set,
+    render_page,
+)
 from fedpick.compare.facts import cards, describe, sweep_sections
 from fedpick.compare.targets import most_spent, speed_up_chart, targets, winner_of
 from fedpick.storage import RunStore
@@ -256,6 +264,42 @@ def test_a_test_set_that_is_too_small_for_the_target_is_told():
         "Always giving the most frequent label is right for 70.0 % of the test set: test accuracy"
     )
     assert remarks_on_test_set(found, 1000, 0.66) == ()
+
+
+def test_factors_that_hold_what_a_setting_gains_are_told():
+    def remarks(kinds, parts):
+        report = comparison_report([f"{kind} {place}" for place, kind in enumerate(kinds)], 2)
+        report = replace(report, comparison=replace(report.comparison, reference="rand 0"))
+        plains = (
+            {**part, "selector": {"kind": kind, **part["selector"]}} for kind, part in zip(kinds, parts, strict=True)
+        )
+        return remarks_on_settings(replace(report, experiments=tuple(plains)))
+
+    rates = [{"selector": {"m": 3}, "local": {"eta": eta}} for eta in (0.02, 0.02, 0.1, 0.1)]
+    seats = [{"selector": {"m": m}, "local": {"eta": 0.02}} for m in (2, 2, 4, 4)]
+    kinds = ("rand", "pow-d", "rand", "pow-d")
+    assert remarks(kinds, rates) == (
+        "All are compared with rand 0. For a strategy with another local.eta, a factor is what that gains and what the "
+        "strategy gains, together: compare at one local.eta to tell them apart.",
+    )
+    assert "with another m," in remarks(kinds, seats)[0]
+    assert remarks(("rand", "pow-d", "pow-d"), [*rates[:2], rates[2]]) == ()  # tuned: rand has one
+    assert remarks(("rand", "rand"), rates[1:3]) == ()  # what is compared is the setting
+
+
+def test_that_clients_lie_is_told_beside_the_answer():
+    report = comparison_report(("rand", "pow-d"), 2)
+
+    def lying(**liars):
+        return replace(report, experiments=tuple({**plain, "liars": liars} for plain in report.experiments))
+
+    assert remarks_on_settings(lying(share=0.2, attack="inflate", model_attack="flip")) == (
+        "6 clients of 30 lie (losses inflate, updates flip): their data count in all losses, and training that fails "
+        "may be their doing.",
+    )
+    assert "(3 times their size)" in remarks_on_settings(lying(share=0.2, size=3.0))[0]
+    assert remarks_on_settings(lying(share=0.2)) == remarks_on_settings(lying(attack="max")) == ()
+    assert remarks_on_settings(lying(kind="mine:Liars", share=0.2)) == ()
 
 
 @pytest.mark.parametrize(

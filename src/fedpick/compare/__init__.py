@@ -6,7 +6,7 @@ from fedpick.compare.earlier import check_federations, check_page, set_aside
 from fedpick.compare.folder import load_report, report_on_runs
 from fedpick.compare.page import render_page, write_report
 from fedpick.compare.presets import DEFAULT_STRATEGIES, Choices, choose_target, drop_repeats, make_experiments
-from fedpick.compare.remarks import remarks_on_test_set
+from fedpick.compare.remarks import remarks_on_settings, remarks_on_test_set
 from fedpick.compare.report import COLUMNS, ComparisonReport, columns_of, report_on
 from fedpick.compare.summary import CURRENCIES, StrategySummary, check_target, totals
 from fedpick.compare.tasks import TASKS
@@ -31,6 +31,7 @@ __all__ = [
     "load_report",
     "make_experiments",
     "partition_chart",
+    "remarks_on_settings",
     "remarks_on_test_set",
     "render_page",
     "report_on",

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedpick import config
 from fedpick.compare.comparison import Comparison
-from fedpick.compare.report import PolledRound
+from fedpick.compare.report import ComparisonReport, PolledRound
 from fedpick.compare.returns import lost
 from fedpick.compare.targets import leader_of
-from fedpick.experiment import kind_of
+from fedpick.config import Plain
+from fedpick.experiment import differences, kind_of
 from fedpick.results import Result
+from fedpick.sim import Liars
 from fedpick.storage import StoredRun
 from fedpick.text import counted, listed
 
@@ -29,6 +32,53 @@ def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[S
     said = f"{missing}, or could not be used." if missing else ""
     found = (_missing(runs), _unanswered(runs), said, _unusable(runs), _evaluated(runs))
     return tuple(filter(None, found))
+
+
+def remarks_on_settings(report: ComparisonReport) -> tuple[str, ...]:
+    """What of the settings bears on the answer: the baseline's strategy is there with several of one, or clients lie.
+
+    Args:
+        report: The report.
+    """
+    return tuple(filter(None, (_swept(report.comparison, report.experiments), _lying(report))))
+
+
+def _swept(compared: Comparison, plains: Sequence[Plain]) -> str:
+    """That factors hold what a setting gains, beside the strategy, where strategies are swept over it."""
+    if len(plains) != len(compared.names):
+        return ""
+    kinds = [kind_of(plain.get("selector")) for plain in plains]
+    own = kinds[compared.names.index(compared.baseline)]
+    whose: dict[bool, set[str]] = {}  # settings in which experiments of the baseline's kind differ, and of another kind
+    for kind in dict.fromkeys(kinds):
+        found = differences([plain for plain, its in zip(plains, kinds, strict=True) if its == kind])
+        whose.setdefault(kind == own, set()).update(found[0])
+    both = sorted(path.removeprefix("selector.") for path in whose[True] & whose.get(False, set()))
+    if not both:
+        return ""
+    paths = listed(both)
+    return (
+        f"All are compared with {compared.baseline}. For a strategy with another {paths}, a factor is what that gains "
+        f"and what the strategy gains, together: compare at one {paths} to tell them apart."
+    )
+
+
+def _lying(report: ComparisonReport) -> str:
+    """That clients lie: their data count in the losses, and a training that fails may be their doing."""
+    K = report.comparison.results[0].shares.shape[1]
+    found: dict[str, None] = {}
+    for plain in report.experiments:
+        if "kind" in plain.get("liars", {}):
+            continue  # a class of one's own, which need not be at hand, and says what it does
+        liars = config.structure(plain.get("liars", {}), Liars, "report")
+        parts = [f"{part} {way}" for part, way in (("losses", liars.attack), ("updates", liars.model_attack))]
+        parts = [part for part in parts if not part.endswith(" none")]
+        parts += [f"{liars.size:g} times their size"] if liars.size != 1 else []
+        if parts and (number := int(liars.who(K).sum())):
+            found[f"{counted(number, 'client')} of {K} lie ({', '.join(parts)})"] = None
+    if not found:
+        return ""
+    return f"{'; '.join(found)}: their data count in all losses, and training that fails may be their doing."
 
 
 def remarks_on_test_set(compared: Comparison, samples: int, commonest: float) -> tuple[str, ...]:
