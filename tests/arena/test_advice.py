@@ -194,6 +194,18 @@ def test_the_command_answers_for_data(tmp_path):
     assert (features["K"], features["m"], features["tau"], features["rounds"]) == (12, 3, 4, 120)
     assert features["labels"] == pytest.approx(2 / 3, abs=0.01)  # a client has one of three labels
     assert features["gini"] == pytest.approx(0, abs=0.01)
+    assert "note:" not in done.output
+    assert "note:" not in asked(path, "--m", 3, "--set", "devices.kind=lognormal").output  # slow ones cost no rounds
+    unlike = (
+        "liars.share=0.3",
+        "availability.kind=alternating-halves",
+        'local.schedule={kind="step-decay",at=[9]}',
+        "devices.deadline=2",
+        "model.objective=minus-probability",
+    )
+    said = asked(path, "--m", 3, *(part for setting in unlike for part in ("--set", setting))).output
+    named = "availability, devices.deadline, liars, local.schedule, model.objective minus-probability"
+    assert f"note: the problems of the map have none of {named}, which do not count here" in said
     wrong = asked(path, "--step", 0.1)
     assert "advise: step must not be given with data, which have it" in wrong.output
     assert asked(path, "--m", 100).exit_code == 1

@@ -1,6 +1,7 @@
 """``fedpick advise``: what to use on a federation, and what to expect of it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -101,6 +102,9 @@ def advise(
                     *(f"local.{name}={value}" for name, value in (("tau", tau), ("b", b)) if value is not None),
                 ),
             )
+            if unlike := _not_on_map(chosen):
+                what = f"the problems of the map have none of {', '.join(unlike)}, which do not count here"
+                typer.echo(f"note: {what}; fedpick compare plays them", err=True)
             features = describe(
                 chosen.federation(), chosen.model, m=chosen.selector.m, local=chosen.local, rounds=chosen.rounds
             )
@@ -131,6 +135,19 @@ def _experiment(task: str, options: dict[str, Any], settings: tuple[str, ...]) -
         return only_one("advise", make_experiments(task, Choices(strategies=("rand",), settings=settings, **options)))
     except ValueError as error:
         raise ValueError(str(error).replace("compare: ", "advise: ", 1)) from None
+
+
+def _not_on_map(chosen: Any) -> list[str]:
+    """The settings of an experiment that no problem of the map has, and no feature tells, by their paths."""
+    from fedpick.experiment import differences
+
+    parts = {name: getattr(type(chosen), name) for name in ("availability", "failures", "liars", "server")}
+    local = replace(chosen.local, optimizer="sgd", schedule=type(chosen.local).schedule, prox=None)
+    devices = replace(chosen.devices, deadline=float("inf"))  # slow ones alone cost no rounds
+    found = differences([one.to_plain() for one in (chosen, replace(chosen, local=local, devices=devices, **parts))])[0]
+    own = {".".join(path.split(".")[: 2 if path.startswith(("local.", "devices.")) else 1]) for path in found}
+    objective = getattr(chosen.model, "objective", "cross-entropy")
+    return sorted(own | ({f"model.objective {objective}"} if objective != "cross-entropy" else set()))
 
 
 def _show(advice: Any, features: Any) -> None:
