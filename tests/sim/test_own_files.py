@@ -853,12 +853,23 @@ def test_two_columns_of_a_frame_with_one_name_are_refused():
         from_frame(frame)
 
 
-def test_coordinates_called_x_and_y_are_told(caplog):
+def test_coordinates_called_x_and_y_are_inputs_as_others_are(caplog):
     table = {"x": [0.5, 1.5], "y": [1, 2], "z": [2.5, 3.5], "label": [0, 1], "client": ["a", "b"]}
     with caplog.at_level("INFO", logger="fedpick"):
-        from_frame(pandas.DataFrame(table))
+        assert from_frame(pandas.DataFrame(table)).x.shape == (2, 3)
         from_frame(pandas.DataFrame(table)[["x", "y", "client"]])
-    assert caplog.messages == ["from_frame: frame: x = x (without z, label); y = y"]
+    assert caplog.messages == ["from_frame: frame: x = x, y, z; y = label"]
+
+
+def test_of_coordinates_beside_an_activity_the_last_column_is_the_label(tmp_path):
+    file = tmp_path / "walks.csv"
+    file.write_text("x,y,z,user,activity\n0.5,1.5,2.5,a,run\n0.1,1.1,2.1,b,walk\n")
+    for y in ("", "activity"):
+        found = Arrays(str(file), y=y).federation()
+        assert (found.x.shape, found.names.labels) == ((2, 3), ("run", "walk"))
+    file.write_text("x,y,user\n5,1.5,1\n1,1.1,2\n")
+    with pytest.raises(ValueError, match=r"y must be whole numbers or words, got 1.5 in line 2"):
+        Arrays(str(file)).federation()
 
 
 @pytest.mark.parametrize("vectors", [[[1, 2], None], [None, [1, 2]]])

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.registry import nearest
+from fedpick.sim.archives import Archive
 from fedpick.sim.cells import MISSING
 from fedpick.sim.rows import few
 from fedpick.text import shown
@@ -74,13 +75,13 @@ def choose_columns(
         client = next((lower[word] for word in CLIENTS if word in lower and lower[word] != y), "")
         told += [f"client = {client}"] if client and client != "client" else []
     if not y:
-        y = next((lower[word] for word in LABELS if word in lower and lower[word] != client), "")
+        y = _named_labels(columns, [lower[word] for word in LABELS if word in lower and lower[word] != client], client)
         y = y or _last(columns, client, owner)
         told += [f"y = {y}"] if y != "y" or any(word in lower for word in LABELS[1:]) else []
     inputs = _inputs(columns, x, (y, client), owner)
     if x and inputs != tuple(x):
         told.append(f"x = {few(inputs)}")
-    if not x and (inputs != ("x",) or columns["x"].ndim == 1):  # a number called x may be one of several
+    if not x and (inputs != ("x",) or columns["x"].ndim == 1):
         left = [name for name in columns if name not in (*inputs, y, client)]
         called = [name or NAMELESS for name in left]
         if left or inputs != ("x",):
@@ -99,6 +100,36 @@ def choose_columns(
         level = logging.WARNING if left else logging.INFO
         LOG.log(level, "%s: %s", owner.removeprefix("Arrays: "), "; ".join(sorted(told)))
     return Roles(inputs, y, client)
+
+
+def _named_labels(columns: Mapping[str, Numbers], named: Sequence[str], client: str) -> str:
+    """The first column that is called as labels are; beside an x, y may be a coordinate, and another one the labels.
+
+    >>> table = {"x": np.ones(2), "y": np.array([0.5, 1]), "z": np.ones(2), "activity": np.array(["run", "walk"])}
+    >>> _named_labels(table, ["y"], "")
+    'activity'
+    """
+    if not named or named[0].lower() != "y" or not _are_coordinates(columns, named[0]):
+        return named[0] if named else ""
+    fractions = bool((columns[named[0]] % 1 != 0).any())  # which no labels have
+    others = (name for name in reversed(list(columns)) if name not in (client, named[0], "x", "X"))
+    last = [name for name in others if not _are_row_numbers(columns, name)][:1] if fractions else []
+    return next(iter([*named[1:], *(name for name in last if _are_labels(columns[name])), named[0]]))
+
+
+def _are_coordinates(columns: Mapping[str, Numbers], y: str) -> bool:
+    """Whether a table has a number x beside its number y."""
+    x = {"y": "x", "Y": "X"}[y]
+    return x in columns and _is_one_of_several(columns, x) and _is_number_column(columns[y])
+
+
+def _is_one_of_several(columns: Mapping[str, Numbers], x: str = "x") -> bool:
+    """Whether x is a column of numbers in a table; that of an archive is all of the input."""
+    return not isinstance(columns, Archive) and _is_number_column(columns[x])
+
+
+def _is_number_column(column: Numbers) -> bool:
+    return column.ndim == 1 and column.dtype.kind in "iufb"
 
 
 def _last(columns: Mapping[str, Numbers], client: str, owner: str) -> str:
@@ -132,9 +163,9 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
             found += matched
         return tuple(dict.fromkeys(found))
     for word in WHOLE:
-        if word in rest and (word == "x" or columns[word].ndim > 1):
+        if word in rest and (columns[word].ndim > 1 or (word == "x" and not _is_one_of_several(columns))):
             return (word,)
-    numbers = tuple(name for name in rest if columns[name].dtype.kind in "iufb" and columns[name].ndim == 1)
+    numbers = tuple(name for name in rest if _is_number_column(columns[name]))
     numbers = tuple(name for name in numbers if not _are_row_numbers(columns, name))
     if not numbers:
         words = [f"{name} has {shown(word)}" for name in rest for word in _words(columns[name])[:1]]
