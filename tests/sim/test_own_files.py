@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import sys
+import tracemalloc
 import types
 import zipfile
 
@@ -882,3 +883,27 @@ def test_a_missing_vector_is_one_sentence(vectors):
 def test_two_data_sets_of_one_client_are_refused():
     with pytest.raises(ValueError, match="datasets must have a name for each client, got '1' twice"):
         from_datasets({1: [([0.5], 0)], "1": [([0.5], 1)]})
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas"])
+def test_one_long_note_takes_no_room_in_every_row(kind, tmp_path, caplog):
+    rows = np.arange(2000)
+    notes = ["word " * 10_000 if row == 5 else "" if row == 1 else f"note {row}" for row in rows]
+    table = polars.DataFrame({"age": rows / 2000, "site": rows % 5, "note": notes, "sick": rows % 2 == 0})
+    file = tmp_path / f"notes.{kind}"
+    if kind != "pandas":
+        getattr(table, f"write_{kind}")(file)
+    tracemalloc.start()
+    frame = pandas.DataFrame(table.to_dict(as_series=False)) if kind == "pandas" else None
+    found = Arrays(str(file)).federation() if frame is None else from_frame(frame)
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.x.shape == (1800, 1)
+    assert used < 50e6
+    assert "note is left out because of 'note 0'" in caplog.text
+
+
+def test_a_long_note_that_is_named_as_an_input_is_shown_in_short():
+    with pytest.raises(ValueError, match=r"from_frame: frame: note must be numbers, got 'word") as error:
+        from_frame(pandas.DataFrame({"note": ["word " * 1000, "b"], "site": ["p", "q"], "sick": [0, 1]}), x="note")
+    assert len(str(error.value)) < 300

@@ -5,7 +5,7 @@ import csv
 import importlib.util
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.text import brief, shown
 
+LONGEST = 256  # characters in a cell of names or numbers; beyond it a column is free text
 MISSING = ("", "na", "n/a", "null", "none", "nan", "-", "?")  # in small letters
 
 
@@ -31,18 +32,31 @@ def read_cells(file: Path, known: Sequence[str] = ()) -> tuple[dict[str, Numbers
     mark = "\t" if file.suffix.lower() == ".tsv" else max(",;\t", key=head.count)
     names = [name.strip() for name in next(csv.reader([head], delimiter=mark), [])]
     columns, written = {}, {}
-    table = [np.char.strip(np.array(cells, str)) for cells in (_split(file, mark, names) if any(names) else ())]
+    table = [as_texts(cells) for cells in (_split(file, mark, names) if any(names) else ())]
     _check_names(file, names, table, known)
     comma = mark == ";" and not any(map(_has_points, table))
     for name, texts in zip(names, table, strict=True):
-        if not name and is_missing(texts).all():  # what a comma at the end of each line makes
+        free = texts.dtype.kind == "O"
+        if not name and not free and is_missing(texts).all():  # what a comma at the end of each line makes
             continue
         if name in columns:
             raise ValueError(f"Arrays: {str(file)!r} must have a name for each column, got {name!r} twice")
-        columns[name] = _parsed(texts, comma and not _has_thousands(texts))
+        columns[name] = texts if free else _parsed(texts, comma and not _has_thousands(texts))
         if columns[name].dtype == np.int64 and _are_codes(texts, columns[name]):
             written[name] = texts
     return columns, written
+
+
+def as_texts(cells: Iterable[str]) -> Numbers:
+    """Texts without blanks around them; free text stays objects, as an array of texts has the longest's room for each.
+
+    >>> as_texts([" a", "b"]).tolist(), as_texts(["a", "b" * 1000]).dtype.kind
+    (['a', 'b'], 'O')
+    """
+    found = list(cells)
+    if max(map(len, found), default=0) > LONGEST:
+        return np.array([cell.strip() for cell in found], object)
+    return np.char.strip(np.array(found, str))
 
 
 def _check_names(file: Path, names: Sequence[str], table: Sequence[Numbers], known: Sequence[str]) -> None:
@@ -122,6 +136,8 @@ def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
 
 def _has_points(texts: Numbers) -> bool:
     """Whether a column is of numbers with decimal points: a comma is then none in this file."""
+    if texts.dtype.kind == "O":
+        return False
     try:
         return bool(np.any(_floats(texts[~is_missing(texts)]) % 1)) and bool((np.char.count(texts, ".") > 0).any())
     except ValueError:

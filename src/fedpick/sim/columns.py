@@ -87,7 +87,7 @@ def choose_columns(
         if left or inputs != ("x",):
             told.append(f"x = {few(inputs)}" + (f" (without {few(called)})" if left else ""))
         told += [
-            f"{name} is left out because of {_words(columns[name])[0]!r}{_place(columns[name], unit, first)}"
+            f"{name} is left out because of {shown(_words(columns[name])[0])}{_place(columns[name], unit, first)}"
             for name in left
             if _nearly(columns[name])
         ]
@@ -249,7 +249,7 @@ def stack_inputs(columns: Mapping[str, Numbers], names: Sequence[str], owner: st
         if columns[name].dtype.kind not in "iufb":
             _check_lengths(columns[name], f"{owner}: {name}")
             found = (_words(columns[name]) or columns[name].ravel().tolist() or [columns[name].dtype.name])[0]
-            raise ValueError(f"{owner}: {name} must be numbers, got {found!r}")
+            raise ValueError(f"{owner}: {name} must be numbers, got {shown(found)}")
     if len(names) == 1 and (names[0] in WHOLE or columns[names[0]].ndim > 1):
         return columns[names[0]]
     shapes = {name: columns[name].shape for name in names}

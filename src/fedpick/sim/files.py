@@ -12,8 +12,8 @@ import numpy as np
 
 from fedpick.metrics import Numbers
 from fedpick.sim.archives import read_archive
-from fedpick.sim.cells import opened, read_cells
-from fedpick.sim.rows import as_array, plain
+from fedpick.sim.cells import LONGEST, as_texts, opened, read_cells
+from fedpick.sim.rows import as_array, is_none, plain
 from fedpick.text import brief
 
 KINDS = (".npz", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".json")
@@ -121,7 +121,10 @@ def _column(values: Any) -> Numbers:
     if array.dtype == object and array.ndim == 1 and any(isinstance(row, np.ndarray | list) for row in array):
         shapes = {np.shape(row) for row in array}
         return np.stack([np.asarray(row) for row in array]) if len(shapes) == 1 else array
-    return plain(array) if array.ndim == 1 and not _is_struct(array) else array
+    if array.ndim > 1 or _is_struct(array):
+        return array
+    long = array.dtype.kind in "OT" and any(isinstance(value, str) and len(value) > LONGEST for value in array)
+    return as_texts("" if is_none(value) else str(value) for value in array) if long else plain(array)
 
 
 def _ragged(values: list[Any]) -> bool:

@@ -60,7 +60,7 @@ def plain(values: Any) -> Numbers:
         return np.char.decode(array, "utf-8", "backslashreplace")
     if array.dtype.kind not in "OT":
         return array
-    missing = np.array([_is_none(value) for value in array.ravel()], bool).reshape(array.shape)
+    missing = np.array([is_none(value) for value in array.ravel()], bool).reshape(array.shape)
     kept = array[~missing].ravel()
     if kept.size == array.size and all(isinstance(v, int | np.integer) for v in kept):
         with contextlib.suppress(OverflowError):
@@ -71,7 +71,7 @@ def plain(values: Any) -> Numbers:
     return texts if array.size else array.astype(float)
 
 
-def _is_none(value: Any) -> bool:
+def is_none(value: Any) -> bool:
     """Whether it stands for a missing value: None, NaN, or the NA of pandas, which is equal to nothing in its way."""
     try:
         return value is None or bool(value != value)
