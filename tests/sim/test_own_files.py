@@ -907,3 +907,17 @@ def test_a_long_note_that_is_named_as_an_input_is_shown_in_short():
     with pytest.raises(ValueError, match=r"from_frame: frame: note must be numbers, got 'word") as error:
         from_frame(pandas.DataFrame({"note": ["word " * 1000, "b"], "site": ["p", "q"], "sick": [0, 1]}), x="note")
     assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("polars", [True, False])
+def test_cells_that_a_line_does_not_have_are_empty(polars, tmp_path, monkeypatch):
+    if not polars:
+        monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
+    file = tmp_path / "cells.csv"
+    file.write_text("label,size,site,\n0,1.5,p\n1,2.5,q\n")  # a comma at the end of the line of names alone
+    assert Arrays(str(file)).federation().x.tolist() == [[1.5], [2.5]]
+    file.write_text("label,site,size\n0,p,1.5\n\n1,q\n")
+    with pytest.raises(
+        ValueError, match=r"finite in float32, got NaN or infinity in line 3|label must be known .* line 3"
+    ):
+        Arrays(str(file)).federation()

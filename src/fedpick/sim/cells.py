@@ -126,11 +126,10 @@ def _split(file: Path, mark: str, names: list[str]) -> Sequence[Any]:
     while rows and not any(rows[-1]):
         rows.pop()
     for place, row in enumerate(rows):
-        if not row:  # an empty line is one of empty cells
-            rows[place] = [""] * len(names)
-        elif len(row) != len(names):
+        if len(row) > len(names):
             rule = f"must have {len(names)} cells in every line"
             raise ValueError(f"Arrays: {str(file)!r} {rule}, got {len(row)} in line {place + 2}")
+        row += [""] * (len(names) - len(row))  # cells that a line does not have are empty, as polars reads them
     return list(zip(*rows, strict=True)) if rows else [()] * len(names)
 
 
