@@ -8,6 +8,7 @@ import sys
 import tracemalloc
 import types
 import zipfile
+from decimal import Decimal
 
 import numpy as np
 import pandas
@@ -921,3 +922,29 @@ def test_cells_that_a_line_does_not_have_are_empty(polars, tmp_path, monkeypatch
         ValueError, match=r"finite in float32, got NaN or infinity in line 3|label must be known .* line 3"
     ):
         Arrays(str(file)).federation()
+
+
+def test_bytes_that_are_no_pictures_are_told(tmp_path, recwarn):
+    path = str(tmp_path / "flags.npz")
+    flags = rng.integers(0, 2, (40, 3)).astype(np.uint8)
+    for x in (flags, flags * 255):
+        np.savez(path, x=x, y=np.arange(40) % 2, client=np.arange(40) % 4)
+        Arrays(path).federation()
+    Arrays(path, standardize=True).federation()
+    assert [str(warning.message) for warning in recwarn] == [
+        "flags.npz: bytes are taken for pixels from 0 to 255, and none is above 1, so that inputs hardly differ; save "
+        "numbers as float32; standardize = true (--standardize) scales them, codes = true keeps codes"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "parquet"])
+def test_decimals_are_numbers(kind, tmp_path):
+    table = {"price": [Decimal("1.25"), None, Decimal("2.50")], "label": [Decimal(1), Decimal(2), Decimal(2)]}
+    frame = (pandas if kind == "pandas" else polars).DataFrame({**table, "client": [1, 2, 2]})
+    with pytest.raises(ValueError, match="x must be finite in float32, got NaN or infinity in row 1"):
+        from_frame(frame)
+    known = frame.iloc[::2] if kind == "pandas" else frame[::2]
+    if kind == "parquet":
+        known.write_parquet(tmp_path / "prices.parquet")
+    found = Arrays(str(tmp_path / "prices.parquet")).federation() if kind == "parquet" else from_frame(known)
+    assert (found.x.tolist(), found.names.labels) == ([[1.25], [2.5]], ("1", "2"))

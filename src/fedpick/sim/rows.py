@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def plain(values: Any) -> Numbers:
     if kept.size == array.size and all(isinstance(v, int | np.integer) for v in kept):
         with contextlib.suppress(OverflowError):
             return array.astype(np.int64)  # all digits count, as in the ids of users
-    if kept.size and all(isinstance(v, int | float | np.number) for v in kept):
+    if kept.size and all(isinstance(v, int | float | np.number | Decimal) for v in kept):  # decimals are of databases
         return np.where(missing, np.nan, array).astype(float)
     texts = np.where(missing, "", array).astype(str)
     return texts if array.size else array.astype(float)

@@ -31,7 +31,8 @@ from fedpick.sim.rows import (
 
 SCALE = 10.0  # of inputs, above which plain gradient descent rarely works
 SAMPLED = 20_000  # rows that are looked at for it
-COINCIDENCE = 20  # samples, below which an input may well be as the label is
+DARK = 32  # bytes below which there are no pictures of 0 to 255
+COINCIDENCE = 20  # samples, below which an input may well be as the label is, and all pixels dark
 FEW_OF_EACH = 5  # samples of a label on average, with fewer of which labels are hardly classes
 
 
@@ -117,6 +118,10 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
         x, test_x = _standardized(x, test_x)
     elif not (x.dtype == np.uint8 or how.codes):
         _warn_of_scale(x, roles.x, name)
+    elif not how.codes and len(x) >= COINCIDENCE and x.max() < DARK:
+        what = f"bytes are taken for pixels from 0 to 255, and none is above {x.max(initial=0)}"
+        cure = "save numbers as float32; standardize = true (--standardize) scales them, codes = true keeps codes"
+        warnings.warn(f"{name}: {what}, so that inputs hardly differ; {cure}", stacklevel=2)
     _warn_of_unseen(y, test_y, labels, name)
     if len(labels) > COINCIDENCE and len(y) < FEW_OF_EACH * len(labels):
         what = f"{roles.y} has {len(labels):,} labels in {len(y):,} samples"
