@@ -948,3 +948,13 @@ def test_decimals_are_numbers(kind, tmp_path):
         known.write_parquet(tmp_path / "prices.parquet")
     found = Arrays(str(tmp_path / "prices.parquet")).federation() if kind == "parquet" else from_frame(known)
     assert (found.x.tolist(), found.names.labels) == ([[1.25], [2.5]], ("1", "2"))
+
+
+def test_the_id_of_a_patient_with_several_visits_is_no_input(tmp_path, caplog):
+    file = tmp_path / "visits.csv"
+    rows = [f"{1000 + row // 3},{row % 5},{row % 7},h{row % 4},{row // 200}" for row in range(400)]
+    file.write_text("\n".join(["patient_id,ward_id,age,hospital,sick", *rows]))
+    found = Arrays(str(file), client="hospital").federation()
+    assert found.x.shape[1] == 2
+    assert "patient_id is left out because it is an id; x = ward_id, age (without patient_id)" in caplog.text
+    assert Arrays(str(file), client="hospital", x=("*_id", "age"), standardize=True).federation().x.shape[1] == 3

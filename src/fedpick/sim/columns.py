@@ -92,7 +92,7 @@ def choose_columns(
             if _nearly(columns[name])
         ]
         told += [
-            f"{name or NAMELESS} is left out because it numbers the rows"
+            f"{name or NAMELESS} is left out because it {'numbers the rows' if _differ(columns[name]) else 'is an id'}"
             for name in left
             if _are_row_numbers(columns, name)
         ]
@@ -179,7 +179,7 @@ def _are_row_numbers(columns: Mapping[str, Numbers], name: str) -> bool:
 
     Its whole numbers are all different. Those of an id, and of the index of a frame of which rows were chosen, may have
     gaps; those of any other column count from 0 or 1 in the order of the file, which has
-    many rows.
+    many rows. An id may stand in several rows, such as those of a patient's visits, where there are many of them.
 
     >>> table = {"Unnamed: 0": np.array([3, 17, 4]), "patient_id": np.array([3, 17, 4]), "humid": np.array([3, 17, 4])}
     >>> [_are_row_numbers(table, name) for name in table]
@@ -188,11 +188,17 @@ def _are_row_numbers(columns: Mapping[str, Numbers], name: str) -> bool:
     True
     """
     column = columns[name]
-    if column.ndim != 1 or column.dtype.kind not in "iu" or len(np.unique(column)) < len(column):
+    if column.ndim != 1 or column.dtype.kind not in "iu":
         return False
+    if not _differ(column):
+        return bool(ID.search(name)) and len(np.unique(column)) > MOST_LABELS
     named = not name or name.lower() in ROWS or name.startswith(("Unnamed:", "__index_level_")) or ID.search(name)
     counts = len(column) >= MANY and column[0] in (0, 1) and np.array_equal(column, np.arange(len(column)) + column[0])
     return bool(named) or counts
+
+
+def _differ(column: Numbers) -> bool:
+    return len(np.unique(column)) == len(column)
 
 
 def _words(column: Numbers) -> list[Any]:
