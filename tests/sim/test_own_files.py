@@ -958,3 +958,14 @@ def test_the_id_of_a_patient_with_several_visits_is_no_input(tmp_path, caplog):
     assert found.x.shape[1] == 2
     assert "patient_id is left out because it is an id; x = ward_id, age (without patient_id)" in caplog.text
     assert Arrays(str(file), client="hospital", x=("*_id", "age"), standardize=True).federation().x.shape[1] == 3
+
+
+def test_the_ids_of_a_partitioner_are_clients_and_no_input():
+    table = pandas.DataFrame({"ward": np.arange(40) % 4 + 7, "age": np.arange(40) % 5, "sick": np.arange(40) // 20})
+    partitioner = types.SimpleNamespace(
+        num_partitions=4,
+        load_partition=lambda k: table[table.ward == k + 7],
+        partition_id_to_natural_id={k: k + 7 for k in range(4)},
+    )
+    found = from_partitioner(partitioner, y="sick")
+    assert (found.x.shape, found.names.clients) == ((36, 1), ("7", "8", "9", "10"))

@@ -117,7 +117,10 @@ def from_partitioner(
     columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
     natural = getattr(partitioner, "partition_id_to_natural_id", {})  # known once the parts are
     clients = plain([natural.get(k, k) for k in range(len(parts))])
-    columns["client"] = np.repeat(clients, [len(next(iter(part.values()))) for part in parts])
+    client = np.repeat(clients, [len(next(iter(part.values()))) for part in parts])
+    if natural:  # the column that the ids are of is the client, and no input
+        columns = {each: values for each, values in columns.items() if not np.array_equal(values, client)}
+    columns["client"] = client
     table = Table(columns, None if test is None else of_frame(test), _words(loaded[0]))
     how = Reading(_named(x), y, "client", test_share=test_share)
     return make_federation(table, how, name=name, owner="from_partitioner: partitioner")
