@@ -98,6 +98,12 @@ def test_candidates_are_at_most_the_clients():
     assert candidates("auto", Features(12, 4)) is None
 
 
+def test_where_all_clients_are_asked_one_strategy_has_one_forecast():
+    few = advise(made_up(), like(0.4, K=20, m=10))
+    assert list(few.expected) == ["pow-d, d = 2m", "auto"]
+    assert (few.strategy, few.d) == ("pow-d, d = 2m", 20)
+
+
 def test_intervals_of_made_up_families_hold_as_often_as_they_say():
     trial = leave_families_out(made_up(noise=0.3))
     assert ((trial.covered.mean(axis=0) > 0.7) & (trial.covered.mean(axis=0) < 0.9)).all()

@@ -104,15 +104,18 @@ def advise(where: Map, features: Features) -> Advice:
     ends = [found.mean[0] + found.spread[0] * quantile for quantile in (fit.low, fit.high)]
     times = np.exp([found.mean[0], *ends])  # [3, gains]
     number = len(where.strategies)
+    asked = [candidates(name, features) for name in where.strategies]
+    kept = [i for i, d in enumerate(asked) if d is None or d not in asked[:i]]  # with few clients d = 2m and 5m are one
     expected = {}
-    for i, name in enumerate(where.strategies):
+    for i in kept:
+        name = where.strategies[i]
         middle, least, most = times[:, i]
         final = 1 / times[:, number + i]
         ranges = Interval(middle, least, most), Interval(final[0], final[2], final[1])
         expected[name] = Expected(*(Interval(*map(float, each)) for each in ranges))
     distance = float(found.distance[0])
-    best = _choose(found.mean[:, :number])[0]
-    strategy = "" if distance > fit.limit else "rand" if best < 0 else where.strategies[best]
+    best = _choose(found.mean[:, kept])[0]
+    strategy = "" if distance > fit.limit else "rand" if best < 0 else where.strategies[kept[best]]
     nearest = where.families[np.argsort(away[0], kind="stable")[: fit.nearest]]
     names, counts = np.unique(nearest, return_counts=True)
     order = np.argsort(-counts, kind="stable")
