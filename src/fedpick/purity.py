@@ -90,7 +90,7 @@ def trace_again(owner: str, error: type[ValueError], function: Callable[..., Any
                     np.random.seed(20_210_612)
                     begins.append(_states())
                 closed, shape = _traced(owner, error, function, *arguments)
-                programs.append((_ADDRESS.sub("", str(closed)), tuple(_constants(closed))))
+                programs.append((_ADDRESS.sub("", str(closed)), tuple(constants(closed))))
                 ends.append(_states())
         finally:
             random.setstate(kept[0])
@@ -128,8 +128,13 @@ def _numpy_state(state: tuple[Any, ...]) -> Any:
     return (name, np.frombuffer(words, np.uint32), *rest)
 
 
-def _constants(closed: Any) -> Iterator[bytes]:
-    """The constants of a traced program and of those inside it, which its text does not show in full."""
+def constants(closed: Any) -> Iterator[bytes]:
+    """The constants of a traced program and of those inside it, which its text does not show in full.
+
+    >>> table = jax.numpy.arange(2, dtype="int8")
+    >>> list(constants(jax.make_jaxpr(jax.jit(lambda x: x + table))(table)))
+    [b'\\x00\\x01']
+    """
     for value in getattr(closed, "consts", ()):
         yield _bytes(value)
     for equation in getattr(closed, "jaxpr", closed).eqns:
@@ -139,7 +144,7 @@ def _constants(closed: Any) -> Iterator[bytes]:
         for value in equation.params.values():
             for inner in value if isinstance(value, tuple | list) else (value,):
                 if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
-                    yield from _constants(inner)
+                    yield from constants(inner)
 
 
 def _bytes(value: Any) -> bytes:

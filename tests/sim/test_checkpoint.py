@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -44,7 +45,11 @@ def test_a_foreign_truncated_or_senseless_file_is_refused_and_left_alone(play, t
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     "change",
-    ["closure", *(pytest.param(n, marks=pytest.mark.slow) for n in ("optimizer", "prepare", "hidden", "dropout"))],
+    [
+        "closure",
+        "table",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("optimizer", "prepare", "hidden", "dropout")),
+    ],
 )
 def test_another_model_optimiser_or_preparation_is_another_simulation(tmp_path, change):
     rng = np.random.default_rng(0)
@@ -59,6 +64,9 @@ def test_another_model_optimiser_or_preparation_is_another_simulation(tmp_path, 
         if change == "closure":
             scale = 2.0 if other else 1.0
             model = from_apply(lambda key: jnp.zeros((4, 3)), lambda w, x, key: scale * x @ w)
+        if change == "table":
+            scales = jnp.array([1.0, 2.0 if other else 1.0, 1.0, 1.0])
+            model = from_apply(lambda key: jnp.zeros((4, 3)), jax.jit(lambda w, x, key: x @ (scales[:, None] * w)))
         if change == "optimizer":
             momentum = 0.9 if other else 0.1
             local = Local(1, 4, 0.1, optimizer=lambda eta: optax.sgd(eta, momentum))

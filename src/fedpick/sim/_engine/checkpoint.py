@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from fedpick.purity import constants
 from fedpick.storage import State, load_state, save_state
 
 WHAT = "simulate: checkpoint"
@@ -21,7 +22,9 @@ def fingerprint(program: Any, *parts: Any) -> str:
     closed over.
     """
     digest = hashlib.sha256(_text(program.jaxpr))
-    for part in (*program.consts, *parts):
+    for constant in constants(program):  # of functions under ``jax.jit`` in it, too
+        digest.update(constant)
+    for part in parts:
         leaves, tree = jax.tree.flatten(part)
         digest.update(_text(tree))
         for leaf in leaves:
