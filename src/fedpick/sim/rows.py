@@ -125,19 +125,20 @@ def joined(name: str, parts: Sequence[Numbers]) -> Numbers:
     return np.concatenate([part for part in parts if part.size] or parts[:1])
 
 
-def number(values: Numbers, what: str) -> tuple[Numbers, tuple[str, ...]]:
+def number(values: Numbers, what: str, hint: str = "") -> tuple[Numbers, tuple[str, ...]]:
     """The values as 0, 1, ... in their order, and what each is called.
 
     Args:
         values: Whole numbers or texts, one for each sample.
         what: What error messages begin with.
+        hint: What they say of fractions.
 
     >>> number(np.array(["b", "a", "b"]), "client")[1]
     ('a', 'b')
     """
     if values.dtype.kind == "f":
         _check_rows(np.isfinite(values), f"{what} must be known for every sample", "none")
-        _check_rows(values == np.floor(values), f"{what} must be whole numbers or words", values)
+        _check_rows(values == np.floor(values), f"{what} must be whole numbers or words{hint}", values)
         _check_rows(np.abs(values) < 2**53, f"{what} must be integers or words where they are this large", values)
         values = values.astype(np.int64)
     elif values.dtype.kind == "U":
@@ -164,7 +165,9 @@ def numbered(name: str, values: Numbers, gaps: bool = False, negative: bool = Fa
         dense = low >= 0 and high < 2 * len(values) and np.bincount(values).all()
         if not gaps or dense or (low < 0 and not negative):
             return values, ()
-    numbers, called = number(values, f"Federation: {name}")
+    numbers, called = number(
+        values, f"Federation: {name}", " (targets of a regression go into x)" if name == "y" else ""
+    )
     if values.dtype.kind == "f" and not gaps:
         return values.astype(np.int64), ()
     return numbers, () if called == tuple(map(str, range(len(called)))) else called
