@@ -103,11 +103,12 @@ def test_a_share_too_small_for_the_integral_is_played_or_enumerated():
         expected_seats(selector, share, losses, method="exact")
 
 
-def test_a_strategy_that_needs_durations_has_no_expected_seats():
+@pytest.mark.parametrize(("name", "what"), [("oort", "expected_duration"), ("ocs", "norms")])
+def test_a_strategy_that_needs_durations_or_norms_has_no_expected_seats(name, what):
     with pytest.raises(
-        ValueError, match=r"need no facts of the clients but their sizes, got .*needs expected_duration"
+        ValueError, match=rf"need no facts of the clients but their sizes and losses, got .*needs {what}$"
     ):
-        expected_seats(strategy("oort", m=2), [0.4, 0.3, 0.2, 0.1], [0.5, 2, 1, 3])
+        expected_seats(strategy(name, m=2), [0.4, 0.3, 0.2, 0.1], [0.5, 2, 1, 3], method="monte-carlo")
 
 
 def test_many_clients_with_a_few_ties_agree_with_monte_carlo():

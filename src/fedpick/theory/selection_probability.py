@@ -54,8 +54,8 @@ def expected_seats(
         method: "exact" covers the strategies that draw by share and ignore the losses (rand, uniform with its q_k,
             full) and those that seat the highest losses among d candidates drawn by share (pow-d), for shares of at
             least 1e-8. "enumeration" sums over all candidate sets of a tiny federation. "monte-carlo" simulates any
-            strategy that needs no durations of the clients nor who leaves, in float32. "best" is "exact" where that
-            is possible.
+            strategy that needs no durations of the clients, who leaves, or norms, in float32. "best" is "exact" where
+            that is possible.
         draws: Monte-Carlo rounds.
         seed: Monte-Carlo seed.
         state: The strategy's state; the initial one by default, in which a strategy with memory (AFL, rpow-d) ignores
@@ -134,8 +134,9 @@ def monte_carlo_weights(
     """
     natural("expected_seats", "draws", draws)
     facts = [fact for fact in FACTS if fact in needs(selector)]
+    facts += ["norms"] if selector.poll == "norm" else []  # the losses are no answers to that
     if facts:
-        rule = "selector must need no facts of the clients but their sizes"
+        rule = "selector must need no facts of the clients but their sizes and losses"
         raise ValueError(f"expected_seats: {rule}, got {shown(selector)}, which needs {', '.join(facts)}")
     state = selector.init(len(share)) if state is None else state
     value = np.eye(len(share)) if gap is None else np.asarray(gap)[None]
