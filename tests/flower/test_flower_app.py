@@ -204,6 +204,20 @@ def test_a_setting_of_a_strategy_is_that_of_the_one_which_a_wrapper_holds():
 
 
 @pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        ({"settings": ["selector.m=3"]}, {"m": 3}),
+        ({"settings": ["selector.m=3", "selector.d=6"]}, {"m": 3, "d": [6]}),
+        ({"settings": ["selector.d=[4, 6]"]}, {"d": [4, 6]}),
+        ({"d": [4, 4]}, {"d": [4]}),
+    ],
+)
+def test_seats_and_candidates_are_the_same_as_options_and_as_settings(given, same):
+    one, other = (make_runs(read_app(EXAMPLE), ["rand", "pow-d"], clients=8, seeds=1, **each) for each in (given, same))
+    assert one == other
+
+
+@pytest.mark.parametrize(
     ("content", "sentence"),
     [
         (None, "with the pyproject.toml of a Flower app"),
@@ -229,6 +243,11 @@ def test_what_is_no_app_gets_one_sentence(tmp_path, content, sentence):
         (("--strategies", "powd"), "did you mean 'pow-d'"),
         (("-m", "9"), "at most the 8 clients, got 9"),
         (("-m", "3", "-d", "2"), "d must be at least 3"),
+        (("--set", "selector.m=9"), "at most the 8 clients, got 9"),
+        (("-m", "4", "--set", "selector.m=3"), "selector.m must be given once, got -m and --set selector.m=3"),
+        (("-d", "4", "--set", "selector.d=6"), "selector.d must be given once, got -d and --set selector.d=6"),
+        (("--set", "rounds=4", "--set", "rounds=6"), "rounds must be given once, got --set rounds and --set rounds=6"),
+        (("--set", "seed=5"), "seed must be left to --seeds, which begin at 0, got --set seed=5"),
         (("--strategies", "rand", "-d", "3"), "selector.d must be a parameter of one of the strategies, got 3"),
         (("--seeds", "0"), "seeds must be at least 1"),
         (("--federation-config", "supernodes=3"), "did you mean 'num-supernodes'"),

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -87,12 +87,14 @@ def make_runs(
         raise ValueError(f"compare: {rule}, got 1, on which every strategy would train")
     if rounds is not None:
         natural("compare", "rounds", rounds)
-    for name, value, low in (("m", m, 1), *(("d", each, m or 1) for each in d)):
-        if value is not None:
-            _check_range(name, value, low, clients)
+    _check_given_once(settings, {"selector.m": m, "selector.d": d or None})
     own: dict[str, Any] = {}
     for setting in (each for each in settings if each.startswith("selector.")):
         config.override(own, setting.removeprefix("selector."), "compare")
+    m, d = own.pop("m", m), _several(own.pop("d", d))
+    for name, value, low in (("m", m, 1), *(("d", each, m or 1) for each in d)):
+        if value is not None:
+            _check_range(name, value, low, clients)
     chosen = app.with_settings([each for each in settings if not each.startswith("selector.")])
     taken = {name: _parameters(name) for name in strategies}
     for name in own:
@@ -114,6 +116,23 @@ def make_runs(
         for trial, code in zip(trials, codes, strict=True):
             found.append(AppRun(app, seeded, Trial(**trial, seed=seed, folder=""), code))
     return found
+
+
+def _check_given_once(settings: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Raise where a setting is given twice, or is not the user's: one of the two would not count."""
+    given = {path: f"-{path[-1]}" for path, value in options.items() if value is not None}
+    for setting in settings:
+        path = setting.partition("=")[0].strip()
+        if path == "seed":
+            raise ValueError(f"compare: seed must be left to --seeds, which begin at 0, got --set {setting}")
+        if path in given:
+            raise ValueError(f"compare: {path} must be given once, got {given[path]} and --set {setting}")
+        given[path] = f"--set {path}"
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    """The values of a sweep, or the one that there is, each once."""
+    return tuple(dict.fromkeys(value if isinstance(value, list | tuple) else [value]))
 
 
 def _code_of(name: str) -> Iterator[str]:
