@@ -349,6 +349,30 @@ def test_a_run_that_fails_without_a_word_is_not_said_to_have_failed_as_the_time_
         assert failed[run.identity].endswith(f"): {why}")
 
 
+def test_a_run_that_waits_for_replies_ends_with_its_parent():
+    code = (
+        "import threading, time\n"
+        "from fedpick.flower.simulation import play\n"
+        "play.GRACE = 0.5\n"
+        "def wait(request):\n"  # as Flower does: the server is a thread, for which Python waits
+        "    threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "    print('playing', flush=True)\n"
+        "    time.sleep(60)\n"
+        "play.play = wait\n"
+        "play.main()\n"
+    )
+    line, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with subprocess.Popen(line, stdin=pipe, stdout=pipe, start_new_session=True) as process:
+        process.stdin.write(b"{}\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"playing\n"
+        process.stdin.close()
+        try:
+            assert process.wait(timeout=20) == -signal.SIGKILL
+        finally:
+            process.kill()
+
+
 def test_a_federation_says_whom_it_asked_what_they_answered_and_who_trained(monkeypatch, tmp_path, caplog):
     monkeypatch.syspath_prepend(EXAMPLE)
     client, server = (importlib.import_module(f"numpy_app.{kind}_app") for kind in ("client", "server"))

@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +22,8 @@ from ray import cloudpickle
 
 from fedpick.flower import Trial
 from fedpick.flower.simulation.processes import FAILED
+
+GRACE = 5.0  # seconds to end in
 
 
 class SeededClient(ClientApp):
@@ -75,6 +78,8 @@ def main() -> None:
     def follow() -> None:
         sys.stdin.read()  # until the pipe is closed
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE)  # a server that waits for replies of clients that are gone would do so for an hour
+        os.killpg(os.getpgrp(), signal.SIGKILL)
 
     threading.Thread(target=follow, daemon=True).start()
     play(request)
