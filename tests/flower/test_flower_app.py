@@ -585,3 +585,29 @@ def test_in_a_trial_clients_are_known_by_what_they_report_as_node_ids_are_random
     ours = Selecting(FedAvg(), Rand(m=2), identity="node")
     trial = Trial(strategy="rand", seed=0, clients=4, folder=str(tmp_path))
     assert trial.take_over(ours.adapter, 2).options.identity == "reported"
+
+
+def test_in_a_trial_training_does_not_time_out_because_clients_wait_for_their_turn(tmp_path):
+    for i, given in enumerate([{"timeout": 2.0}, {}]):
+        grid = FakeGrid(plain_app(), range(4))
+        trial = Trial(strategy="rand", seed=0, clients=4, folder=str(tmp_path / str(i)))
+        with trial.under_way():
+            Selecting(FedAvg(), Rand(m=2)).start(grid, zeros(), num_rounds=1, **given)
+        assert {message.metadata.ttl for _, message in grid.log if message.metadata.message_type == "train"} == {3600.0}
+
+
+def test_an_app_may_start_its_strategy_again_and_again(tmp_path):
+    def play(starts, folder, trial):
+        ours, arrays = Selecting(FedAvg(), Rand(m=2), folder=folder), zeros()
+        with trial.under_way() if trial is not None else contextlib.nullcontext():
+            for _ in range(starts):
+                arrays = ours.start(FakeGrid(plain_app(), range(4)), arrays, num_rounds=1).arrays
+        return len(ours.history.rows), arrays["w"].numpy().tolist()
+
+    plain = play(3, tmp_path / "plain", None)
+    assert plain[0] == 3
+    assert play(2, tmp_path / "folder", None)[0] == 2
+    assert play(3, tmp_path / "folder", None) == plain  # it resumes
+    trial = Trial(strategy="rand", seed=0, clients=4, folder=str(tmp_path / "trial"))
+    assert play(2, None, trial)[0] == 2
+    assert play(3, None, trial) == plain

@@ -62,6 +62,10 @@ class SelectingMixin(Strategy):
         if trial is not None:
             rounds = trial.rounds or rounds
             args, options = (rounds, *args[1:]), {name: v for name, v in options.items() if name != "num_rounds"}
+            if len(args) > 1:
+                args = (rounds, trial.patience(args[1]), *args[2:])
+            elif "timeout" in options:
+                options["timeout"] = trial.patience(options["timeout"])
             self.adapter = trial.take_over(self._adapter, rounds)
         if len(args) == 5:
             *args, options["evaluate_fn"] = args  # type: ignore[assignment]
@@ -74,6 +78,7 @@ class SelectingMixin(Strategy):
             if 0 < rounds <= self._adapter.skip:
                 LOG.warning("fedpick: num_rounds is %d, all of which were played before: nobody trains", rounds)
             result = super().start(everybody, initial_arrays, *args, **options)
+            self._adapter.skip = max(0, self._adapter.skip - rounds)  # the next start() goes on behind these
             self._adapter.check_updates(at_end=True)
             if self._adapter.recovery.rolled_back:  # what was measured after the last round shows that it was ruined
                 result.arrays = self._adapter.state.arrays

@@ -75,20 +75,30 @@ class Trial:
         return config.structure(plain, Selector, "compare")  # type: ignore[no-any-return]
 
     def take_over(self, adapter: Adapter, rounds: int) -> Adapter:
-        """The adapter of the app's strategy, with this trial's selector, seed and folder.
+        """The adapter of the app's strategy, with this trial's selector, seed and folder; for all that it starts, one.
 
         Args:
             adapter: That of the app.
             rounds: The number of rounds.
         """
+        if adapter.options.folder == self.folder:
+            return adapter
         given = {each.name: getattr(adapter.options, each.name) for each in dataclasses.fields(Options)}
         given |= {"seed": self.seed, "clients": self.clients, "folder": self.folder}
         given["identity"] = "reported"  # node ids are random in each run, and runs are paired by their clients
-        given |= {name: max(given[name], PATIENCE) for name in ("wait", "poll_timeout")}
+        given |= {name: self.patience(given[name]) for name in ("wait", "poll_timeout")}
         strategy = adapter.wrapped.layers[0]
         found = Adapter(self.selector(adapter.selector, rounds), Options(**given), strategy, adapter.inside)
         found.check_reports.strict = True
         return found
+
+    def patience(self, seconds: float) -> float:
+        """A time-out of the app's, long enough for clients that wait for their turn.
+
+        Args:
+            seconds: That of the app.
+        """
+        return max(seconds, PATIENCE)
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:
