@@ -565,6 +565,22 @@ def test_data_beside_the_code_of_an_app_are_a_part_of_it(tmp_path):
     assert read_app(folder).digest == plain
 
 
+def test_code_beside_a_folder_called_runs_is_a_part_of_the_app_and_stored_runs_are_not(folder):
+    package = folder / "numpy_app"
+    (package / "runs").mkdir()  # as TensorBoard makes one
+    before = read_app(folder).digest
+    (package / "client_app.py").write_text("# edited")
+    after = read_app(folder).digest
+    assert before != after
+    for place in (folder, package, folder / "comparison"):  # -o . and the like
+        RunStore(place).save("a1", {}, {"x": np.zeros(1)}, {})
+        (place / "comparisons").mkdir()
+        (place / "comparisons" / "first.json").write_text("{}")
+    assert read_app(folder).digest == after
+    (package / "client_app.py").write_text("# edited again")
+    assert read_app(folder).digest not in (before, after)
+
+
 def test_a_strategy_of_ones_own_that_was_edited_is_another_run(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     code = "from fedpick import pytree, PowerOfChoice\n\n@pytree\nclass Mine(PowerOfChoice):\n    'Mine.'\n"

@@ -15,6 +15,7 @@ from fedpick.text import brief, shown
 # What an app is made of: its code, its settings, and data that lie beside them.
 SOURCES = (".py", ".toml", ".json", ".yaml", ".yml", ".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet", ".arrow")
 LARGE = 1 << 28  # bytes from which on a file is known by its size and its time
+WRITTEN = ("runs", "comparisons", "findings", "leases", "state", "under-way")  # where runs are stored, beside pages
 CLIENTS = 10  # where nothing says how many
 
 
@@ -126,10 +127,20 @@ def _digest(folder: Path) -> str:
 
 def _sources(folder: Path) -> Iterator[Path]:
     """The files that an app is made of; not what a comparison has written beside them."""
+    written = WRITTEN if _has_runs(folder) else ()
     for path in sorted(folder.iterdir()):
-        if path.name.startswith((".", "__pycache__")) or (path / "runs").is_dir():
+        if path.name.startswith((".", "__pycache__")) or path.name in written:
+            continue
+        if _has_runs(path) and not any(path.glob("*.py")):
             continue
         if path.is_dir() and not (path / "pyvenv.cfg").is_file():
             yield from _sources(path)
         elif path.is_file() and path.suffix in SOURCES and path.name != "summary.json" and not is_table_of_runs(path):
             yield path
+
+
+def _has_runs(folder: Path) -> bool:
+    """Whether runs of ours are stored here; other programs have folders called "runs", too."""
+    if not (folder / "runs").is_dir():
+        return False
+    return (folder / "lock").is_file() or any((folder / "runs").glob("*/experiment.json"))
