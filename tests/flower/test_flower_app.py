@@ -181,6 +181,40 @@ def test_the_strategy_must_be_wrapped(monkeypatch, tmp_path):
     assert FedAvg.start is start
 
 
+def test_an_app_that_plays_no_round_is_told_what_is_missing(tmp_path):
+    trial = Trial(strategy="rand", seed=0, clients=4, folder=str(tmp_path))
+    said = r"as in Selecting\(FedAvg.*; got an app that ended without a round"
+    with pytest.raises(ValueError, match=said):
+        trial.check_played()
+    with trial.under_way():
+        Selecting(FedAvg(), Rand(m=2)).start(FakeGrid(plain_app(), range(4)), zeros(), num_rounds=1)
+    trial.check_played()
+
+
+def test_a_strategy_of_ones_own_is_found_from_where_the_command_was_given(tmp_path, monkeypatch):
+    code = "from fedpick import pytree, PowerOfChoice\n\n@pytree\nclass Mine(PowerOfChoice):\n    'Mine.'\n"
+    (tmp_path / "strategies").mkdir()
+    (tmp_path / "strategies" / "of_the_command.py").write_text(code)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "an_app.py").write_text(
+        "from fedpick.flower.trial import TRIAL\n"
+        "def app(grid, context):\n"
+        "    raise ValueError(TRIAL.get().selector(None, 3))\n"
+    )
+    trial = {"strategy": "strategies/of_the_command.py:Mine", "seed": 0, "clients": 4, "folder": str(tmp_path)}
+    request = {"folder": str(tmp_path / "app"), "server": "an_app:app", "client": "an_app:app", "settings": {}}
+    request |= {"trial": trial, "backend": {}, "beside": str(tmp_path)}
+    code = (
+        "import json, sys\n"
+        "from fedpick.flower.simulation import play\n"
+        "play.run_simulation = lambda server, *others, **more: server(None, sys.modules['types'].SimpleNamespace())\n"
+        "play.play(json.loads(sys.argv[1]))\n"
+    )
+    line = [sys.executable, "-c", code, json.dumps(request)]
+    done = subprocess.run(line, cwd=tmp_path / "app", capture_output=True, text=True, check=False)
+    assert json.loads(done.stderr.split(processes.FAILED)[1]).startswith("Mine(m=1, d=2"), done.stderr
+
+
 def test_a_trial_has_the_seats_of_the_app_unless_they_are_given():
     def selector(own, **given):
         return Trial(strategy="pow-d", seed=0, clients=10, folder="", **given).selector(own, rounds=5)

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from flwr.serverapp.strategy import Strategy
@@ -99,6 +100,11 @@ class Trial:
             seconds: That of the app.
         """
         return max(seconds, PATIENCE)
+
+    def check_played(self) -> None:
+        """Raise where the app has ended without a round, as one of Flower's older API does."""
+        if not any((Path(self.folder) / "state").glob("*.state")):
+            raise ValueError(f"compare: {MISSING}; got an app that ended without a round")
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ray import cloudpickle
 
 from fedpick.flower import Trial
 from fedpick.flower.simulation.processes import FAILED
+from fedpick.registry import look_in
 
 GRACE = 5.0  # seconds to end in
 
@@ -89,9 +91,11 @@ def play(request: Mapping[str, Any]) -> None:
     """Play a run; its history is then in the trial's folder. An error ends the process, and is the log's last line.
 
     Args:
-        request: The app's folder, the addresses of its parts, the run config, the trial, and the backend's config.
+        request: The app's folder, the addresses of its parts, the run config, the trial, the backend's config, and the
+            folder that the paths of own strategies begin in.
     """
     folder, settings, trial = request["folder"], request["settings"], Trial(**request["trial"])
+    look_in(Path(request["beside"]))  # for "strategies/mine.py:Mine"
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))  # for Ray's
     server, errors = ServerApp(), []
 
@@ -103,6 +107,7 @@ def play(request: Mapping[str, Any]) -> None:
             seed_everything(trial.seed)
             with trial.under_way():
                 app(grid, context)
+            trial.check_played()
         except Exception as error:
             errors.append(error)
             raise

@@ -93,6 +93,7 @@ def _start(run: AppRun, store: RunStore, backend: dict[str, Any]) -> "subprocess
         "server": app.server,
         "client": app.client,
         "settings": run.settings,
+        "beside": os.getcwd(),
         "trial": trial,
         "backend": backend,
     }
