@@ -116,6 +116,22 @@ def test_runs_of_an_app_that_was_changed_are_not_taken_for_its_own(here, folder,
     assert len(json.loads((tmp_path / "out" / "summary.json").read_text())["runs"]) == 1
 
 
+def test_an_app_that_writes_into_its_own_folder_is_told_that_it_will_be_played_again(
+    here, folder, tmp_path, monkeypatch
+):
+    arguments = ("--app", folder, *K, "--strategies", "rand", "--seeds", 1, "--rounds", 1, "-o", tmp_path / "out", "-q")
+    assert "changed" not in compare(*arguments).output
+
+    def writing(*request):
+        (folder / "results.json").write_text("{}")
+        return PlayedHere(*request)
+
+    monkeypatch.setattr(processes, "_start", writing)
+    (folder / "more.csv").write_text("1")
+    said = "changed while it was played (results.json): the same command will play all runs again"
+    assert said in " ".join(compare(*arguments).stderr.split())
+
+
 def test_a_target_in_per_cent_is_of_an_accuracy_alone(here, folder, tmp_path):
     arguments = ("--app", folder, *K, "--strategies", "rand", "--seeds", 1, "--rounds", 1, "-o", tmp_path / "out")
     said = "compare: target must be a number where the metric is {} (percentages are of accuracies, "

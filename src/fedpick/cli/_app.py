@@ -68,7 +68,7 @@ def compare_app(
         **wanted: What else ``make_runs`` takes.
     """
     from fedpick.compare import check_page, check_target, report_on_runs
-    from fedpick.flower.simulation import Machine, Progress, make_runs, play_missing, read_app
+    from fedpick.flower.simulation import Machine, Progress, changed_files, make_runs, play_missing, read_app
 
     if metric is not None:
         check_target(metric, value)
@@ -92,6 +92,13 @@ def compare_app(
             bar.reach("; ".join(map(_at, under_way)), done - (len(runs) - left) + parts)
 
         failed = play_missing(runs, store, machine, watch)
+    if left and (files := changed_files(app)):
+        more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+        typer.echo(
+            f"compare: files in the app's folder changed while it was played ({', '.join(files[:3])}{more}): the same "
+            "command will play all runs again. The app should write elsewhere; where it was edited, compare again",
+            err=True,
+        )
     broken = {run.strategy for run in runs if run.identity in failed}
     whole = [run for run in runs if run.strategy not in broken]
     kept, asked = ({run.trial.strategy for run in some} for some in (whole, runs))

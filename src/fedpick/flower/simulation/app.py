@@ -9,7 +9,7 @@ from typing import Any
 
 from fedpick import config
 from fedpick.registry import nearest
-from fedpick.storage import is_table_of_runs
+from fedpick.storage import file_sha256, is_table_of_runs
 from fedpick.text import brief, shown
 
 # What an app is made of: its code, its settings, and data that lie beside them.
@@ -31,6 +31,7 @@ class App:
         settings: Its run config, flat, as clients and server see it.
         clients: The number of clients of its local simulation; None where it does not say.
         digest: A checksum of its files.
+        sums: The checksums of each of them, by its name in the folder.
     """
 
     folder: Path
@@ -40,6 +41,7 @@ class App:
     settings: dict[str, Any]
     clients: int | None
     digest: str
+    sums: dict[str, str]
 
     def with_settings(self, settings: Sequence[str]) -> dict[str, Any]:
         """The run config with these settings, such as "batch-size=32", in place of the app's own.
@@ -90,6 +92,7 @@ def read_app(folder: str | Path) -> App:
         if ":" not in str(parts.get(part, "")):
             rule = f'must have {part} = "package.module:app" in [tool.flwr.app.components], as Flower apps do'
             raise ValueError(f"compare: {file} {rule}, got {parts.get(part)!r}")
+    sums = _sums(folder)
     return App(
         folder,
         str(project.get("project", {}).get("name", folder.name)),
@@ -97,8 +100,20 @@ def read_app(folder: str | Path) -> App:
         parts["clientapp"],
         config.leaves(flower.get("app", {}).get("config", {})),
         _clients(flower.get("federations", {})),
-        _digest(folder),
+        hashlib.sha256("".join(f"{name}\n{each}\n" for name, each in sums.items()).encode()).hexdigest()[:16],
+        sums,
     )
+
+
+def changed_files(app: App) -> list[str]:
+    """The files of an app that are not as they were when it was read, by their names in its folder.
+
+    Args:
+        app: The app.
+    """
+    now = _sums(app.folder)
+    names = {*app.sums, *now}
+    return sorted(name for name in names if app.sums.get(name) != now.get(name))
 
 
 def _clients(federations: dict[str, Any]) -> int | None:
@@ -112,17 +127,15 @@ def _clients(federations: dict[str, Any]) -> int | None:
     return None
 
 
-def _digest(folder: Path) -> str:
-    """A checksum of an app's files, so that runs of an app that was changed are not taken for its own."""
-    found = hashlib.sha256()
+def _sums(folder: Path) -> dict[str, str]:
+    """Checksums of an app's files, so that runs of an app that was changed are not taken for its own."""
+    found = {}
     for path in _sources(folder):
-        found.update(f"{path.relative_to(folder)}\n".encode())
         about = path.stat()
-        if about.st_size < LARGE:
-            found.update(hashlib.sha256(path.read_bytes()).digest())
-        else:
-            found.update(f"{about.st_size} {about.st_mtime_ns}\n".encode())
-    return found.hexdigest()[:16]
+        small = about.st_size < LARGE
+        name = path.relative_to(folder).as_posix()
+        found[name] = file_sha256(path) if small else f"{about.st_size} {about.st_mtime_ns}"
+    return found
 
 
 def _sources(folder: Path) -> Iterator[Path]:
