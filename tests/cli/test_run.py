@@ -112,6 +112,16 @@ def test_the_csv_file_is_no_file_of_the_user_s(name, toml, tmp_path):
         assert file.read_bytes() == before
 
 
+def test_a_csv_file_is_written_again_whatever_its_name_and_is_known_in_the_folder(toml, tmp_path):
+    for table in (tmp_path / "table.txt", tmp_path / "runs" / "table"):
+        for _ in range(2):
+            again = command(toml, "-o", tmp_path / "runs", "-q", "--csv", table)
+            assert again.exit_code == 0, again.output
+            assert "not written by fedpick" not in again.output
+    (tmp_path / "runs" / "notes.txt").write_text("mine")
+    assert "notes.txt: not written by fedpick" in command(toml, "-o", tmp_path / "runs", "-q").output
+
+
 BROKEN = """
 from dataclasses import dataclass
 from fedpick import Rand

@@ -33,6 +33,15 @@ def is_own(path: Path) -> bool:
     return not content or (mark is not None and re.search(mark, content, re.DOTALL) is not None)
 
 
+def is_drawing(path: Path) -> bool:
+    """Whether a file is a picture or a page that fedpick drew, wherever it was told to put it.
+
+    Args:
+        path: The file.
+    """
+    return path.suffix in MARKS and is_own(path)
+
+
 def check_own(owner: str, folder: Path, names: Iterable[str]) -> None:
     """Raise where a folder has a file of the user's under one of these names.
 

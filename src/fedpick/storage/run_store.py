@@ -30,6 +30,7 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.storage.atomic import PART, write_atomic
 from fedpick.storage.locks import acquired, held, lock_is_ours, lockable, occupied
+from fedpick.storage.ownership import is_drawing
 from fedpick.storage.provenance import Provenance, device, plain_numbers, versions
 from fedpick.text import shown
 from fedpick.validation import check_path
@@ -230,7 +231,7 @@ class RunStore:
             with contextlib.suppress(FileNotFoundError):  # a run that is just being replaced
                 inside = [path] if path.is_file() else [inner for inner in path.iterdir() if inner.name not in FILES]
                 found += [each for each in inside if path.name[0] != "." and each.name[0] != "."]
-        return sorted(found)
+        return sorted(path for path in found if not (is_table_of_runs(path) or is_drawing(path)))
 
 
 def _read(folder: Path) -> StoredRun:
@@ -279,7 +280,7 @@ def is_table_of_runs(path: Path) -> bool:
     Args:
         path: The file.
     """
-    if path.suffix != ".csv" or not path.is_file():
+    if not path.is_file():
         return False
     with path.open("rb") as lines:
         head = lines.readline(1000)
