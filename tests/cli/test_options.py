@@ -98,6 +98,12 @@ WRONG = {
         ["arena", "--from", "arena.json", "--seeds", "5"],
         "arena: seeds must not be given with --from, which plays nothing",
     ),
+    "families of no name": (["map", "--families", ""], "map: families must not be empty, got ''"),
+    "families of the arena": (["arena", "--families", " "], "arena: families must not be empty, got ' '"),
+    "processes for nothing": (
+        ["map", "--docs", "pages", "--workers", "2"],
+        "map: workers must not be given with --docs, which plays nothing",
+    ),
     "a table of what is submitted": (
         ["run", "plain.toml", "--slurm", "partition=x", "--csv", "a.csv"],
         "run: csv must come with the command that waits, without --slurm, got 'a.csv'",
@@ -115,6 +121,26 @@ def test_what_would_not_count_is_refused(case, tmp_path):
     assert (done.exit_code, len(lines)) == (1, 1), done.output
     assert lines[0].startswith(sentence)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+TWICE = {
+    "rates": (["compare", "plain.toml", "--eta", "0.1", "--eta", "0.01"], "--eta must be given once, got it 2 times"),
+    "folders": (["run", "plain.toml", "-o", "a", "--output", "b"], "--output / -o must be given once, got it 2 times"),
+    "both": (["advise", "--clients", "9", "--convex", "--not-convex"], "--convex / --not-convex must be given once"),
+    "pictures": (["data", "draw", "plain.toml", "-o", "a.svg", "-o", "b.svg"], "--output / -o must be given once"),
+}
+
+
+@pytest.mark.parametrize("case", TWICE)
+def test_an_option_of_one_value_is_refused_the_second_time(case, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    before = sorted(tmp_path.rglob("*"))
+    arguments, sentence = TWICE[case]
+    done = fedpick(*arguments)
+    assert done.exit_code == 2
+    assert sentence in done.stderr, done.output
+    assert sorted(tmp_path.rglob("*")) == before
+    assert fedpick("strategies", "--json", "--json").exit_code == 0  # it says the same twice
 
 
 def test_a_field_of_a_table_that_was_set_may_be_set_after_it():
@@ -136,7 +162,7 @@ def test_names_may_be_given_in_one_option_or_in_several():
 
 def test_a_comparison_is_found_by_the_name_that_it_was_given():
     assert fedpick("compare", "quadratic", *FEW, "--name", "../x y").exit_code == 0
-    assert fedpick("compare", "quadratic", *FEW, "--rounds", "3").exit_code == 0
+    assert fedpick("compare", "quadratic", *FEW[:2], "--rounds", "3", *FEW[4:]).exit_code == 0
     done = fedpick("report", "comparison", "--name", "../x y")
     assert done.exit_code == 0, done.output
     assert json.loads(Path("comparison/summary.json").read_text())["experiments"][0]["rounds"] == 2

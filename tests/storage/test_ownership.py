@@ -79,7 +79,7 @@ def test_an_earlier_comparison_takes_the_place_of_no_page_of_the_user_s(tmp_path
     assert fedpick("compare", *SMALL, "-o", tmp_path).exit_code == 0
     (tmp_path / "comparisons").mkdir()
     (tmp_path / "comparisons" / "quadratic.html").write_text("mine")
-    assert fedpick("compare", *SMALL, "--rounds", "5", "-o", tmp_path).exit_code == 0
+    assert fedpick("compare", *("5" if part == "4" else part for part in SMALL), "-o", tmp_path).exit_code == 0
     assert (tmp_path / "comparisons" / "quadratic.html").read_text() == "mine"
     assert (tmp_path / "comparisons" / "quadratic-2.html").exists()
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedpick.cli._common import exit_process, replace_unprintable
+from fedpick.cli._common import Command, exit_process, replace_unprintable
 from fedpick.cli.advise import advise
 from fedpick.cli.arena import arena
 from fedpick.cli.compare import compare
@@ -20,8 +20,8 @@ from fedpick.cli.theory import theory
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 for command in (compare, advise, arena, run, report, paper, theory, strategies, federate):
-    app.command()(command)
-app.command("map")(map_)
+    app.command(cls=Command)(command)
+app.command("map", cls=Command)(map_)
 app.add_typer(data, name="data")
 
 

@@ -9,11 +9,13 @@ import signal
 import sys
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from fedpick.registry import ROLES
 
@@ -38,6 +40,21 @@ DISPLAY_OPTIONS = ("--quiet", "-q", "--json", "--debug")  # which change no resu
 
 
 _INTERRUPTED: list[int] = []  # signals that came
+
+
+class Command(TyperCommand):
+    """A command that refuses an option which is given twice and not repeatable: the first would not count."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments that are left, as Typer has them."""
+        given = Counter(self.make_parser(ctx).parse_args(args=list(args))[2])
+        for option, times in given.items():
+            switch = getattr(option, "is_flag", False) and not option.secondary_opts
+            if times > 1 and not (switch or getattr(option, "multiple", False) or ctx.resilient_parsing):
+                ctx.fail(
+                    f"{' / '.join([*option.opts, *option.secondary_opts])} must be given once, got it {times} times"
+                )
+        return super().parse_args(ctx, args)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors, console, open_store
+from fedpick.cli._common import Debug, Output, Quiet, announced, check_filled, cli_errors, console, open_store
 from fedpick.cli._progress import ProgressBar
 from fedpick.registry import fitting_parameters, split_names
 from fedpick.text import shown
@@ -60,6 +60,7 @@ def arena(
         if listed:
             _list(FAMILIES, STRATEGIES)
             return
+        check_filled("arena", families=families)
         if played is not None:
             chosen: Any = {"strategy": strategy, "strategies": strategies, "families": families, "full": full or None}
             chosen |= {"seeds": seeds, "workers": workers if workers > 1 else None}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Client, Debug, Settings, Standardize, Task, X, Y, cli_errors, columns, only_one
+from fedpick.cli._common import Client, Command, Debug, Settings, Standardize, Task, X, Y, cli_errors, columns, only_one
 
 data = typer.Typer(no_args_is_help=True, help="Fetch and verify data sets; describe and draw a federation's data.")
 Folder = Annotated[
@@ -14,7 +14,7 @@ Folder = Annotated[
 ]
 
 
-@data.command()
+@data.command(cls=Command)
 def fetch(folder: Folder = None, debug: Debug = False) -> None:
     """Download Fashion-MNIST where it is not there yet, and verify it.
 
@@ -29,7 +29,7 @@ def fetch(folder: Folder = None, debug: Debug = False) -> None:
             typer.echo(f"{path}: as published")
 
 
-@data.command()
+@data.command(cls=Command)
 def verify(folder: Folder = None, debug: Debug = False) -> None:
     """Check the files of Fashion-MNIST against their published sums.
 
@@ -44,7 +44,7 @@ def verify(folder: Folder = None, debug: Debug = False) -> None:
             typer.echo(f"{path}: as published")
 
 
-@data.command()
+@data.command(cls=Command)
 def describe(
     task: Task = "synthetic",
     x: X = None,
@@ -71,7 +71,7 @@ def describe(
         typer.echo(json.dumps(_plain(found), indent=1) if as_json else str(found))
 
 
-@data.command()
+@data.command(cls=Command)
 def draw(
     task: Task = "synthetic",
     x: X = None,

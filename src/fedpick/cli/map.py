@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedpick.cli._common import Debug, Output, Quiet, announced, cli_errors
+from fedpick.cli._common import Debug, Output, Quiet, announced, check_filled, cli_errors
 from fedpick.cli._progress import ProgressBar
 from fedpick.text import shown
 
@@ -47,12 +47,12 @@ def map_(
             for source in SOURCES.values():
                 typer.echo(f"{source.name}: {source.K[0]} to {source.K[1]} clients")
             return
+        check_filled("map", families=families)
         if table is not None and docs is None:
             raise ValueError(f"map: from must come with --docs, as it plays nothing, got {str(table)!r} alone")
         if docs is not None:
-            played = next(
-                (name for name, value in (("families", families), ("cells", cells)) if value is not None), None
-            )
+            of_play = {"families": families, "cells": cells, "workers": workers if workers > 1 else None}
+            played = next((name for name, value in of_play.items() if value is not None), None)
             if played is not None:
                 raise ValueError(f"map: {played} must not be given with --docs, which plays nothing")
             check_own("map", docs, ("when-it-pays.md",))
