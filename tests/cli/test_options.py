@@ -1,6 +1,7 @@
 """What an option cannot mean is refused in one sentence, before anything is played."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,14 @@ WRONG = {
         "advise: the experiment must be without a sweep, as the answer is for one, got a sweep over local.eta",
     ),
     "empty data": (["data", "verify", "--data", "empty"], "FashionMNIST: data must be a folder with train-images"),
+    "seeds that are no number": (
+        ["run", "plain.toml", "--set", "seeds=1.5"],
+        "experiment: seeds must be 1 to 100,000 runs, or the seeds themselves, got 1.5",
+    ),
+    "a text as seeds": (
+        ["run", "plain.toml", "--set", "seeds='2'"],
+        "experiment: seeds must be 1 to 100,000 runs, or the seeds themselves, got '2'",
+    ),
     "a setting twice": (
         ["run", "plain.toml", "--set", "seeds=1", "--set", "seeds=2"],
         "experiment: seeds must be given once, got --set seeds and --set seeds=2",
@@ -191,6 +200,16 @@ def test_the_form_of_command_lines_is_told_apart():
         strategy("cooldown(pow-d)", m=3, d=6)
     assert "oort" not in str(error.value)
     assert strategy("cooldown", selector=strategy("pow-d", m=3, d=6)).selector.d == 6
+
+
+def test_a_file_may_end_in_capital_letters():
+    Path("plain.toml").rename("PLAIN.TOML")
+    Path("table.json").write_text(json.dumps(tomllib.loads(TOML)))
+    Path("table.json").rename("TABLE.JSON")
+    for file in ("PLAIN.TOML", "TABLE.JSON"):
+        found = fedpick("data", "describe", file)
+        assert (found.exit_code, "6 clients" in found.output) == (0, True), found.output
+    assert fedpick("run", "TABLE.JSON", "-q").exit_code == 0
 
 
 def test_a_sweep_over_anything_but_the_data_leaves_them_one():

@@ -132,7 +132,7 @@ WRONG = {
     'local.schedule={kind="step-decay", factor=-1}': "StepDecay: factor must be finite and at least 0, got -1.0",
     'data={kind="arrays", path="a.csv", x="ab"}': "data.x must be a list, got 'ab'",
     'metrics.test="f1"': "metrics.test must be a list, got 'f1'",
-    'seeds="12"': "seeds must be a list, got '12'",
+    'seeds="12"': "seeds must be 1 to 100,000 runs, or the seeds themselves, got '12'",
     'model={kind="cnn", channels="35"}': "model.channels must be a list, got '35'",
     "local=5": "local must be a table",
     "seeds=true": "seeds must be 1 to 100,000 runs, or the seeds themselves, got True",

@@ -278,7 +278,7 @@ def _metrics_of(task: str) -> Sequence[str]:
     from fedpick import config
 
     try:
-        test = config.read_plain(task)["metrics"]["test"] if task.endswith((".toml", ".json")) else ()
+        test = config.read_plain(task)["metrics"]["test"] if config.is_plain(task) else ()
     except (ValueError, KeyError, TypeError):
         return ()
     return [name for name in test if isinstance(name, str)] if isinstance(test, list) else ()

@@ -112,7 +112,7 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
     plain.setdefault("seeds", SEEDS)
     if choices.model is not None and _table(plain, choices, "model").get("kind") != choices.model:
         plain["model"] = _model(choices.model)
-    folder = Path(task).parent if task.endswith((".toml", ".json")) and not is_table(task) else Path()
+    folder = Path(task).parent if config.is_plain(task) and not is_table(task) else Path()
     _set_world(plain, choices, folder)
     for name in ("eta", "objective", "y", "client", "standardize"):
         if getattr(choices, name) is not None:
@@ -242,7 +242,7 @@ def _task(task: str) -> Plain:
         return copy.deepcopy(TASKS[task])
     if is_table(task):
         return {**copy.deepcopy(OWN), "data": {"kind": "arrays", "path": task}}
-    if task.endswith((".toml", ".json")):
+    if config.is_plain(task):
         return config.read_plain(task)
     if task in registry.ROLES["Data"] or registry.is_address(task):
         return {**copy.deepcopy(OWN), "data": {"kind": task}}

@@ -18,6 +18,18 @@ DEEPEST = 30  # tables and lists in each other
 MOST_POINTS = 10_000  # experiments of one file
 
 
+def is_plain(path: str | Path) -> bool:
+    """Whether a file is TOML or JSON by its name, in capital letters, too.
+
+    Args:
+        path: The file.
+
+    >>> is_plain("folder/EXPERIMENT.TOML"), is_plain("mine.csv")
+    (True, False)
+    """
+    return Path(path).suffix.lower() in (".toml", ".json")
+
+
 def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
     """The content of a TOML or JSON file.
 
@@ -26,22 +38,23 @@ def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
         owner: What error messages begin with.
     """
     path = Path(path)
+    suffix = path.suffix.lower()
     try:
         text = path.read_text(encoding="utf-8-sig")  # with or without the mark that Windows puts first
     except OSError as error:
         raise ValueError(f"{owner}: the file {str(path)!r} cannot be read ({brief(error)})") from None
     except UnicodeDecodeError as error:
-        if path.suffix in (".toml", ".json"):
+        if is_plain(path):
             rule = "must be UTF-8 text; save it as such"
             raise ValueError(f"{owner}: {path} {rule}, got another byte in place {error.start + 1}") from None
         rule = "must be a TOML or JSON file that describes an experiment; data of your own go to fedpick compare"
         raise ValueError(f"{owner}: {rule}, got {str(path)!r}") from None
     try:
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        found = json.loads(text) if suffix == ".json" else tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # what the parsers raise, and a number of 5,000 digits
-        kind = "JSON" if path.suffix == ".json" else "TOML"
+        kind = "JSON" if suffix == ".json" else "TOML"
         why = "it is nested too deeply" if isinstance(error, RecursionError) else shown(str(error))[1:-1]
-        cure = "; data of your own go to fedpick compare" if path.suffix in (".csv", ".tsv") else ""
+        cure = "; data of your own go to fedpick compare" if suffix in (".csv", ".tsv") else ""
         raise ValueError(f"{owner}: {path} must be {kind}, got an error: {why}{cure}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{owner}: {path} must hold a table, got {type(found).__name__}")

@@ -273,10 +273,10 @@ def from_plain(plain: Mapping[str, Any], folder: Path = Path()) -> list[Experime
 
 def _one(point: Plain, folder: Path) -> Experiment:
     count = point.get("seeds")
-    if isinstance(count, int):
-        if isinstance(count, bool) or not 1 <= count <= MOST_SEEDS:
+    if count is not None and not isinstance(count, list | tuple):
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_SEEDS:
             rule = f"1 to {MOST_SEEDS:,} runs, or the seeds themselves"
-            raise ValueError(f"experiment: seeds must be {rule}, got {count}")
+            raise ValueError(f"experiment: seeds must be {rule}, got {shown(count)}")
         point = {**point, "seeds": list(range(count))}
     named = {name: part for name, part in point.items() if name in _PARTS and isinstance(part, dict) and "kind" in part}
     own = {name: part for name, part in named.items() if name != "local" and registry.is_address(part["kind"])}
