@@ -28,20 +28,20 @@ from fedpick.results import Interval
 ABOUT = {"cells": 30, "learnt": 240, "federations": 240, "seeds": 3, "played": ["30 cells with python 3 on CPU"]}
 
 
-def made_up(noise=0.1, families=6, number=40):
+def made_up(noise=0.1, families=6, number=40, m=4, most=100):
     """d = 2m gains where the step is large and loses where it is small; d = 5m always loses, auto hardly matters."""
     rng = np.random.default_rng(0)
     features, speed, names = [], [], []
     for family in range(families):
         for _ in range(number):
             step = float(0.01 * 50 ** rng.uniform())
-            K = int(rng.integers(20, 100))
+            K = int(rng.integers(most // 5, most))
             given = {
                 "labels": float(rng.uniform()),
                 "gradients": 1 + float(rng.uniform()),
                 "gini": float(rng.uniform(0, 0.5)),
             }
-            features.append(Features(K, 4, tau=int(rng.integers(1, 20)), rounds=100, step=step, convex=True, **given))
+            features.append(Features(K, m, tau=int(rng.integers(1, 20)), rounds=100, step=step, convex=True, **given))
             speed.append([np.log(step / 0.07) / 2, -1.0, 0.01] + noise * rng.normal(size=3))
             names.append(f"family {family}")
     gains = np.array(speed)
@@ -99,9 +99,12 @@ def test_candidates_are_at_most_the_clients():
 
 
 def test_where_all_clients_are_asked_one_strategy_has_one_forecast():
-    few = advise(made_up(), like(0.4, K=20, m=10))
+    where = made_up(m=16, most=90)
+    few = advise(where, like(0.4, K=30, m=16))
     assert list(few.expected) == ["pow-d, d = 2m", "auto"]
-    assert (few.strategy, few.d) == ("pow-d, d = 2m", 20)
+    assert (few.strategy, few.d) == ("pow-d, d = 2m", 30)
+    slow = advise(where._replace(speed=where.speed[:, ::-1]), like(0.4, K=30, m=16))
+    assert (slow.strategy, slow.d) == ("auto", None)
 
 
 def test_intervals_of_made_up_families_hold_as_often_as_they_say():
