@@ -166,6 +166,8 @@ def test_auto_is_advised_to_who_does_not_want_to_choose_d():
     wins = compared(rand=ADVICE["rand"], auto=ADVICE["pow-d"], **{"pow-d": near}).answer
     assert wins.startswith("auto wins")
     assert "Use auto" not in wins
+    mixed = compared(rand=ADVICE["rand"], auto=near, **{"mixture(rand, pow-d)": ADVICE["pow-d"]}).answer
+    assert "Where you do not want to choose d, use auto" in mixed
     without_d = compared(rand=ADVICE["rand"], afl=ADVICE["pow-d"], auto=near).answer
     assert without_d.startswith("afl wins")
     assert "choose d" not in without_d  # afl needs none

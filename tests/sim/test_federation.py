@@ -215,6 +215,7 @@ def test_bad_arguments_of_simulate_get_one_sentence():
         ({"rounds": 2.5}, "simulate: rounds must be a whole number, got 2.5"),
         ({"every": 0}, "simulate: every must be at least 1, got 0"),
         ({"seeds": []}, "simulate: seeds must be one or more numbers, at least 0 and below 2**31, got []"),
+        ({"seeds": [1, 1]}, "simulate: seeds must be one or more different numbers, at least 0 and below 2**31, got [1, 1]"),
         ({"seeds": [-1]}, "simulate: seeds must be one or more numbers, at least 0 and below 2**31, got [-1]"),
         ({"until": ("accuracy", 0.5)}, "simulate: until must be a pair of one of loss, "),
         ({"until": ("test_accuracy", 80)}, "simulate: until of test_accuracy must be a part, such as 0.8 for 80 %, got 80"),

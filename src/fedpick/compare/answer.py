@@ -250,7 +250,7 @@ def _may_be_level(compared: Compared, name: str, best: str) -> bool:
 
 def _takes_d(name: str) -> bool:
     """Whether a strategy of the registry, or one that it holds, has a d that must be chosen."""
-    kinds = (kind for kind in re.findall(r"[\w-]+", name.split(",")[0]) if kind in STRATEGIES)
+    kinds = (kind for kind in re.findall(r"[\w-]+", name) if kind in STRATEGIES)
     return any("d" in parameters_of("Selector", kind) for kind in kinds)
 
 

@@ -45,8 +45,10 @@ def sweep(setup: Setup, seeds: int | Iterable[int]) -> tuple[Runs, list[dict[str
         numbers = [operator.index(seed) for seed in chosen]
     except TypeError:
         raise ValueError(f"simulate: seeds must be a whole number or whole numbers, got {shown(seeds)}") from None
-    if not numbers or min(numbers) < 0 or max(numbers) >= 2**31:
-        raise ValueError(f"simulate: seeds must be one or more numbers, at least 0 and below 2**31, got {shown(seeds)}")
+    repeated = len(set(numbers)) < len(numbers) and setup.federation.num_runs is None  # one run, counted twice
+    if not numbers or repeated or min(numbers) < 0 or max(numbers) >= 2**31:
+        rule = f"one or more {'different ' * repeated}numbers, at least 0 and below 2**31"
+        raise ValueError(f"simulate: seeds must be {rule}, got {shown(seeds)}")
     # Both a client and a server have an eta.
     parts = (("", setup.selector), ("", setup.local), ("server.", setup.server))
     whole = whole_fields(setup.selector)
