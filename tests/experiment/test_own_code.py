@@ -220,8 +220,9 @@ class Third(Liars):
         from_plain({**experiment.to_plain(), "server": {"kind": "fedpick.sim:Failures"}})
 
 
-def test_a_strategy_with_an_array_of_its_own_is_stored(tmp_path, monkeypatch):
-    text = STRATEGY.replace("m: int = static()", "m: int = static()\n    prior: Float[Array, ' K']")
+@pytest.mark.parametrize("declared", ["Float[Array, ' K']", "Array"])
+def test_a_strategy_with_an_array_of_its_own_is_stored(tmp_path, monkeypatch, declared):
+    text = STRATEGY.replace("m: int = static()", f"m: int = static()\n    prior: {declared}")
     text = "from jaxtyping import Array, Float" + text.replace("jnp.arange(clients.size.shape[0])", "self.prior")
     name = own_module(tmp_path, monkeypatch, text.format(sign="1"))
     plain = Experiment(*PROBLEM, Rand(m=2), LOCAL, rounds=3).to_plain()

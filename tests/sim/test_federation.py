@@ -171,6 +171,7 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: OptaxSchedule("exponential_decay"), "OptaxSchedule: arguments must suit exponential_decay"),
         (lambda: OptaxSchedule("constant_schedule", {"value": -1.0}), "OptaxSchedule: arguments must give constant_schedule a value that is finite and at least 0 in round 0, got -1.0 of"),
         (lambda: OptaxSchedule("constant_schedule", {"value": np.nan}), "OptaxSchedule: arguments must give constant_schedule a value that is"),
+        (lambda: StepDecay(factor=0.1), "StepDecay: factor must come with at, the rounds, got factor=0.1 alone"),
         (lambda: StepDecay(factor=-1), "StepDecay: factor must be finite and at least 0, got -1"),
         (lambda: StepDecay(factor=np.nan), "StepDecay: factor must be finite and at least 0, got nan"),
         (lambda: StepDecay(at=(-5,)), "StepDecay: at must be at least 0, got -5"),

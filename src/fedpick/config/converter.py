@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args, get_origin
 
 import cattrs
 import numpy as np
-from jaxtyping import AbstractArray
 
 from fedpick import registry
+from fedpick.config.arrays import axes_of, is_array, read_array
 from fedpick.config.errors import WrongValueError, mistakes_in, sentences_of
 from fedpick.registry import nearest
 from fedpick.text import few_lines, shown
@@ -139,8 +139,8 @@ def list_depth(annotation: Any) -> int:
     """How deep the lists are that a field of this type holds: 1 for a tuple or a vector, 0 for one number."""
     if _is_union(annotation):
         return max(map(list_depth, get_args(annotation)))
-    if _is_array(annotation):
-        return len(annotation.dim_str.split())
+    if is_array(annotation):
+        return axes_of(annotation)
     return int(get_origin(annotation) in (tuple, list))
 
 
@@ -170,10 +170,6 @@ def _several(value: Any) -> tuple[Any, ...]:
 
 def _is_union(annotation: Any) -> bool:
     return get_origin(annotation) in (typing.Union, types.UnionType)
-
-
-def _is_array(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, AbstractArray)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -265,17 +261,6 @@ def _read_list(value: Any, annotation: Any) -> Any:
     return get_origin(annotation)(items)
 
 
-def _read_array(value: Any, annotation: Any) -> Any:
-    try:
-        array = np.asarray(value) if isinstance(value, list) else None
-    except ValueError:  # rows of different lengths
-        array = None
-    kinds, what = ("b", "true or false") if "bool" in annotation.dtypes else ("iuf", "numbers")
-    if array is None or array.dtype.kind not in kinds or array.ndim != list_depth(annotation):
-        raise WrongValueError(f"must be {list_depth(annotation)}-dimensional, a list of {what}, got {shown(value)}")
-    return array if kinds == "b" else array.astype(np.float32)
-
-
 def _is_list(annotation: Any) -> bool:
     return get_origin(annotation) in (tuple, list)
 
@@ -287,7 +272,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(bool, _strict(bool, "true or false", (bool,)))
     converter.register_structure_hook(str, _TEXT)
     converter.register_structure_hook_func(lambda kind: getattr(kind, "__origin__", None) is Literal, _read_word)
-    converter.register_structure_hook_func(_is_array, _read_array)
+    converter.register_structure_hook_func(is_array, read_array)
     converter.register_structure_hook_func(_is_list, _read_list)
     converter.register_structure_hook_func(lambda kind: bool(role_of(kind)), _read_role)
     converter.register_structure_hook_func(_is_union, _read_union)

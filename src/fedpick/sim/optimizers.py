@@ -16,7 +16,7 @@ from fedpick import registry
 from fedpick.pytrees import pytree, static
 from fedpick.sim.models import Params
 from fedpick.text import shown
-from fedpick.validation import one_of, owner_name, require
+from fedpick.validation import known, one_of, owner_name, require
 
 Optimizer = Callable[[Any], optax.GradientTransformation]
 Number = float | Float[Array, ""]
@@ -163,6 +163,9 @@ class StepDecay:
         for at in self.at:
             require(self, "at", at, "at least 0", lambda t: t >= 0, whole=True, one=True)
         require(self, "factor", self.factor, "finite and at least 0", lambda x: (x >= 0) & (x < jnp.inf))
+        factor = known(self.factor)
+        if not self.at and factor is not None and (factor != 0.5).any():
+            raise ValueError(f"StepDecay: factor must come with at, the rounds, got factor={shown(self.factor)} alone")
 
     def __call__(self, t: Int[Array, ""]) -> Float[Array, ""]:
         passed = sum((t >= at).astype(jnp.float32) for at in self.at) if self.at else jnp.float32(0)
