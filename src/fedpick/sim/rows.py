@@ -235,6 +235,8 @@ def held_out(client: Numbers, share: float, seed: int) -> Numbers:
 
     >>> held_out(np.array([0] * 10 + [1] * 9), 0.1, seed=0).sum()
     np.int64(1)
+    >>> held_out(np.zeros(100, int), 0.29, seed=0).sum()
+    np.int64(29)
     """
     if client.ndim > 1:
         rule = "0 where runs deal out the samples each in its own way: hold the test set out before, as test=(x, y)"
@@ -244,7 +246,8 @@ def held_out(client: Numbers, share: float, seed: int) -> Numbers:
     counts = np.bincount(client)
     place = np.arange(len(client)) - np.repeat(np.cumsum(counts) - counts, counts)
     chosen = np.zeros(len(client), bool)
-    chosen[order] = place < np.floor(share * np.repeat(counts, counts))
+    wanted = np.round(share * counts, 6)  # 0.29 of 100 are 29, though 0.29 * 100 is a little less
+    chosen[order] = place < np.repeat(np.floor(wanted), counts)
     return chosen
 
 
