@@ -221,7 +221,9 @@ def test_a_single_seed_is_not_sure_of_anything():
 
 def test_seeds_that_do_not_get_there_make_the_factor_a_bound():
     found = compared(rand=[None, 90, None, 95], fast=[30, 33, 36, 38])
-    assert "at least" in found.answer
+    assert re.search(r"at least 2\.\d+ times as fast as rand to loss 0\.5 \(\d\.\d+ or more; 95 % sure", found.answer)
+    slow = compared(rand=[30, 33, 36, 38], slow=[60, None, 66, None])
+    assert re.search(r"at most 0\.\d+ times as fast as rand to loss 0\.5 \(0\.\d+ or less; 95 % sure", slow.answer)
     assert found.summaries[0].reached == 2
     assert found.speed_up("fast").mean == pytest.approx(np.exp(np.log([100 / 30, 90 / 33, 100 / 36, 95 / 38]).mean()))
     assert "No run reaches loss 0.1" in compared(0.1, rand=[50, 60], fast=[20, 30]).answer
@@ -246,6 +248,30 @@ def test_an_accuracy_that_did_not_rise_gives_no_answer_where_the_first_loss_is_u
         result.metrics["loss"][:, 0] = np.nan  # as in a federation on Flower, whose clients evaluate after a round
     answer = Comparison(("rand", "fast"), tuple(results), "test_accuracy").answer
     assert answer.startswith("There is no answer. The test accuracy of rand and fast did not rise: try another")
+
+
+def test_a_federation_that_only_gets_worse_after_its_first_round_is_told():
+    results = [made_up([30, 40]), made_up([20, 30])]
+    for result in results:
+        result.metrics["loss"][:] = np.linspace(0.8, 1.2, result.metrics["loss"].shape[1])
+        result.metrics["loss"][:, 0] = np.nan
+    found = Comparison(("rand", "fast"), tuple(results))
+    assert found.answer.startswith(
+        "There is no answer. The loss of rand and fast did not fall after round 1: try another"
+    )
+    assert "The loss of rand went from 0.804 after round 1 to 1.2: try" in Comparison(("rand",), results[:1]).answer
+    results[0].metrics["loss"][1, -1] = 0.5  # one seed of rand is better off
+    only = (
+        "The loss of fast went from 0.804 after round 1 to 1.2, where that of rand got better with the same settings."
+    )
+    assert only in Comparison(("rand", "fast"), tuple(results)).answer
+    # A loss of evaluation may rise where the accuracy, which is asked for, does.
+    results = [made_up([30, 40], accuracy=np.nan), made_up([20, 30], accuracy=np.nan)]
+    for result in results:
+        result.metrics["loss"][:] = np.linspace(0.8, 1.2, result.metrics["loss"].shape[1])
+        result.metrics["loss"][:, 0] = np.nan
+        result.metrics["test_accuracy"][:, 1:] = np.linspace(0.3, 0.7, result.metrics["loss"].shape[1] - 1)
+    assert "no answer" not in Comparison(("rand", "fast"), tuple(results), "test_accuracy").answer
 
 
 def test_who_alone_reaches_the_target_is_named_and_nobody_is_fastest():

@@ -32,7 +32,9 @@ def theory(
         int | None, typer.Option("--seats", "-m", min=1, help="Clients per round.", show_default="K/10")
     ] = None,
     d: Annotated[list[int] | None, typer.Option("-d", help="Candidates of pow-d; may be repeated.")] = None,
-    pairs: Annotated[Pairs, typer.Option(help="w' = w, as in training, or all pairs of w and w'.")] = Pairs.same,
+    pairs: Annotated[
+        Pairs, typer.Option(help="w' = w (training with one local step), or all pairs of w and w'.")
+    ] = Pairs.same,
     points: Annotated[int, typer.Option(min=1, help="Number of points w.")] = 500,
     spread: Annotated[float, typer.Option(help="Largest distance of a point from the optimum.")] = 150.0,
     refine: Annotated[int, typer.Option(min=0, help="Number of best points from which to search on.")] = 0,

@@ -108,7 +108,9 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     number = seeds_of(compared, best)
     paired = f"95 % sure over {number} paired seeds"
     paired += f" and {len(others)} comparisons" if len(others) > 1 else ""
-    sure = f"{gain.low:.2f} to {gain.high:.2f}; {paired}"
+    # Where some runs do not get there, the factor is a bound, and only one end of its interval is.
+    ends = {"at least": f"{gain.low:.2f} or more", "at most": f"{gain.high:.2f} or less"}
+    sure = f"{ends.get(bound, f'{gain.low:.2f} to {gain.high:.2f}')}; {paired}"
     if is_vague(gain):
         sure = f"{number} seeds do not say how sure that is; give more"
     # A run that does not get there makes the factor a bound, from which one can conclude in one direction only.

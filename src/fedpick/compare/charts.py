@@ -209,8 +209,8 @@ def _skew(compared: Comparison) -> Chart | None:
         rows += _curve(name, result.evaluated[1:], skew)
     text = (
         "The selection skew: the loss of the selected clients over that of all clients. Above 1, selection prefers "
-        "those who are worse off: faster, at the price of a bias. It is taken after training, which has lowered the "
-        "loss of those who were just selected: even rand may lie below 1."
+        "those who are worse off: at first faster, by the paper's theory, and at the price of a bias. It is taken "
+        "after training, which has lowered the loss of those who were just selected: even rand may lie below 1."
     )
     return _chart("skew", "lines", "How far selection leans towards high losses", text, "round", rows, rule=1.0)
 

@@ -13,9 +13,7 @@ def fault_of(compared: Compared, name: str) -> str:
     result = compared.of(name)
     metric = _learnt(compared, name)
     values = _curve(result, metric)
-    better = values[-1] > values[0] if result.rises(metric) else values[-1] < values[0]
-    # What the first model was worth is not known in every federation.
-    if np.isfinite(values[-1]) and (better or not np.isfinite(values[0])):
+    if np.isfinite(values[-1]) and _got_better(compared, name):
         return ""
     idle = idle_runs(result)
     if sum(idle.values()) == len(result.runs):
@@ -24,7 +22,32 @@ def fault_of(compared: Compared, name: str) -> str:
         return "not evaluated"
     if not np.isfinite(values[-1]):
         return "not finite"
-    return "nothing to learn" if np.abs(values).max() < 1e-6 else "did not fall"
+    return "nothing to learn" if np.nanmax(np.abs(values)) < 1e-6 else "did not fall"
+
+
+def _got_better(compared: Compared, name: str) -> bool:
+    """Whether the last model is better than the first that was measured."""
+    result, metric = compared.of(name), _judged(compared, name)
+    values = _curve(result, metric)
+    began, ended = _first(values), len(values) - 1
+    if not np.isfinite(values[began]):
+        return True  # nobody knows
+    gained = result.metric(metric)[:, ended] - result.metric(metric)[:, began]
+    gained = gained if result.rises(metric) else -gained
+    # What the first model was worth is not known in every federation, and the first round may teach nearly all there is.
+    return bool(gained.mean() > 0 if began == 0 else began == ended or (gained >= 0).any())
+
+
+def _judged(compared: Compared, name: str) -> str:
+    """The metric that says whether training made the model better: that of the target where the first is not known."""
+    metric = _learnt(compared, name)
+    unknown = _first(_curve(compared.of(name), metric)) > 0
+    return compared.metric if unknown and _known(compared.of(name), compared.metric) else metric
+
+
+def _first(values: Numbers) -> int:
+    """Where a curve begins, which is not at the first model in every federation."""
+    return int(np.argmax(np.isfinite(values)))
 
 
 def _learnt(compared: Compared, name: str) -> str:
@@ -71,11 +94,15 @@ def _sentence(compared: Compared, fault: str, names: list[str], base_learns: boo
         return f"The loss of {who} did not stay finite{since}: try a smaller learning rate, or standardised inputs."
     if fault == "nothing to learn":
         return f"The loss of {who} is 0 from the start: there is nothing to learn, as with one label only."
-    metric = _learnt(compared, names[0])
+    metric = _judged(compared, names[0])
     result = compared.of(names[0])
     values, rises = _curve(result, metric), result.rises(metric)
-    began, ended = (f"{100 * n:.1f} %" if is_accuracy(metric) else f"{n:.3g}" for n in (values[0], values[-1]))
-    went = f"went from {began} to {ended}" if len(names) == 1 else f"did not {'rise' if rises else 'fall'}"
+    start = _first(values)
+    began, ended = (f"{100 * n:.1f} %" if is_accuracy(metric) else f"{n:.3g}" for n in (values[start], values[-1]))
+    since = f" after round {result.evaluated[start]}" if start else ""
+    went = (
+        f"went from {began}{since} to {ended}" if len(names) == 1 else f"did not {'rise' if rises else 'fall'}{since}"
+    )
     what = metric.replace("_", " ")
     if base_learns:
         return f"The {what} of {who} {went}, where that of {compared.baseline} got better with the same settings."
