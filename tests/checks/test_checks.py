@@ -82,6 +82,28 @@ def test_a_strategy_that_draws_for_ties_alone_keeps_the_laws():
 
 
 @fedpick.pytree
+class RoundRobin(Largest):
+    """The next in turn: there are no ties, so that the keys decide nothing."""
+
+    m: int = fedpick.static()
+
+    def init(self, num_clients):
+        return jnp.int32(0)
+
+    def select(self, key, state, clients, candidates, losses):
+        K = candidates.shape[0]
+        turn = (jnp.arange(K, dtype=jnp.int32) - state * self.m) % K
+        return sampling.seat(*sampling.top_k(key, -turn.astype(jnp.float32), candidates, self.m))
+
+    def observe(self, state, selection, report):
+        return state + jnp.int32(1)
+
+
+def test_a_strategy_whose_keys_decide_nothing_keeps_the_laws():
+    check_selector(RoundRobin(m=2))
+
+
+@fedpick.pytree
 class NoDtype(Largest):
     """A strategy whose score names no dtype."""
 

@@ -457,6 +457,11 @@ WRONG = {
         "needs a test set",
         "few",
     ),
+    "no second label to tell from": (
+        ["compare", "one.npz", "--metric", "auc"],
+        "metric test_auc needs a test set of two labels",
+        "that of one.npz has one",
+    ),
     "labels in columns": (["compare", "columns.npz"], "one label per sample", "got shape (40, 2)"),
     "unknown model": (["compare", "--model", "forest"], "must have a kind among", "got 'forest'"),
     "a quadratic of samples": (
@@ -492,6 +497,7 @@ def test_wrong_usage_gets_one_sentence_and_leaves_nothing(case, tmp_path, monkey
     npz("nolabels.npz", x=content["x"], client=content["client"])
     npz("empty.npz")
     npz("few.npz", **{name: values[:10] for name, values in content.items()})
+    npz("one.npz", **content, test_x=content["x"][:5], test_y=np.zeros(5, int))
     npz("columns.npz", **{**content, "y": np.zeros((40, 2), int)})
     npz("norows.npz", **{name: values[:0] for name, values in content.items()})
     before = sorted(tmp_path.rglob("*"))

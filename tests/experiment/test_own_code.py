@@ -223,7 +223,9 @@ class Third(Liars):
 @pytest.mark.parametrize("declared", ["Float[Array, ' K']", "Array"])
 def test_a_strategy_with_an_array_of_its_own_is_stored(tmp_path, monkeypatch, declared):
     text = STRATEGY.replace("m: int = static()", f"m: int = static()\n    prior: {declared}")
-    text = "from jaxtyping import Array, Float" + text.replace("jnp.arange(clients.size.shape[0])", "self.prior")
+    text = "from jaxtyping import Array, Float" + text.replace(
+        "jnp.arange(clients.size.shape[0])", "self.prior[jnp.arange(clients.size.shape[0]) % self.prior.shape[0]]"
+    )
     name = own_module(tmp_path, monkeypatch, text.format(sign="1"))
     plain = Experiment(*PROBLEM, Rand(m=2), LOCAL, rounds=3).to_plain()
     selectors = [{"kind": f"{name}:Ranked", "m": 2, "prior": prior} for prior in ([0, 0, 1, 2], [2, 1, 0, 0.5])]

@@ -124,9 +124,12 @@ def test_a_model_that_does_not_declare_its_negative_losses_is_found_out(federati
     def losses(params, x, y, key):
         return jnp.broadcast_to(params.sum(), y.shape)
 
-    model = Model(lambda key: jnp.full(1, start), losses, lambda params, x: jnp.zeros(x.shape[0], jnp.int32))
+    parts = lambda key: jnp.full(1, start), losses, lambda params, x: jnp.zeros(x.shape[0], jnp.int32)
+    model = Model(*parts)
     selector = PowerOfChoice(3, 6, score=LocalLoss(by_size=True))
     caught = pytest.raises(ValueError, match=said) if start < 0 else pytest.warns(UserWarning, match=said)
     with caught:
         simulate(federation, model, selector, LOCAL, rounds=4, every=2)
-    simulate(federation, model, POW_D, LOCAL, rounds=4, every=2)
+    with pytest.warns(UserWarning, match="^Model: lowest must be at most every loss, got 0 and a client's loss of -"):
+        simulate(federation, model, POW_D, LOCAL, rounds=4, every=2)
+    simulate(federation, Model(*parts, lowest=-5.0), POW_D, LOCAL, rounds=4, every=2)

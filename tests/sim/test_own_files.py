@@ -373,6 +373,12 @@ def test_a_text_that_is_not_in_utf_8_is_told(kind, tmp_path):
         files.read_table(str(path))
 
 
+@pytest.mark.parametrize("called", ["site", "Site_ID", "node_id", "device", "user_id", "client_id"])
+def test_the_column_of_clients_is_guessed_by_its_name(called):
+    table = polars.DataFrame({"rain": [0.1, 0.2, 0.3], "label": ["dry", "wet", "wet"], called: ["a", "a", "b"]})
+    assert from_frame(table).names.clients == ("a", "b")
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("missing", [None, float("nan")])
 @pytest.mark.parametrize("column", ["label", "site"])

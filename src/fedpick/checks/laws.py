@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, seats_report, stack
+from fedpick.checks.keys import draws_alone, inner_programs
 from fedpick.protocol import Selector, polled, round_keys, select_key
 from fedpick.pytrees import leaves_by_name, whole_fields
 from fedpick.text import brief, shown
@@ -115,13 +116,20 @@ def check_reproducible(trial: Trial) -> None:
     }
     draws = any(equation.primitive.name == "random_bits" for equation in _equations(traced.jaxpr.jaxpr))
     if draws and trial.m < trial.K:
-        # A strategy that goes by the sizes may use its keys for ties alone: then clients of one size tell.
+        # A strategy that goes by the sizes may use its keys for ties alone: then clients of one size tell. Where there
+        # are no ties either, the program does.
         inputs = (trial.scenario(), trial.scenario(size=np.full(trial.K, 10)))
         varied = any(_varies(trial.draws(each, trial.selector.init(trial.K))) for each in inputs)
-        _need(varied, 4, "it draws random numbers that do not depend on the keys")
+        _need(varied or not _draws_alone(trial), 4, "it draws random numbers that do not depend on the keys")
     for name, run in runs.items():
         seats, others = loop.selection.clients, run.selection.clients
         _need(_same_picks(loop, run), 4, f"seats by round in a plain loop: {seats}; with {name}: {others}")
+
+
+def _draws_alone(trial: Trial) -> bool:
+    state, scenario = trial.selector.init(trial.K), trial.scenario()
+    one_round = jax.make_jaxpr(lambda seed: play(trial.selector, seed, 0, state, scenario))(trial.seed)
+    return draws_alone(one_round.jaxpr, [True])
 
 
 def _varies(drawn: PlayedRound) -> bool:
@@ -254,10 +262,8 @@ def _variants(value: Any) -> list[Any]:
 def _equations(jaxpr: Any) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield equation
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                if hasattr(inner := getattr(inner, "jaxpr", inner), "eqns"):
-                    yield from _equations(inner)
+        for inner in inner_programs(equation):
+            yield from _equations(inner)
 
 
 def _dtypes(tree: Any) -> list[str]:

@@ -149,7 +149,7 @@ def compare(
         )
         from fedpick.experiment import missing, names, run_missing
         from fedpick.report import preload_page
-        from fedpick.sim import check_direction, resolve_metrics
+        from fedpick.sim import check_direction, check_test_set, resolve_metrics
         from fedpick.validation import one_of
 
         began, shown = time.monotonic(), not (quiet or as_json)
@@ -201,8 +201,7 @@ def compare(
         check_target(metric, value, chosen[0].metrics.names)
         check_percent("compare", target, metric)
         check_direction("compare", metric, resolve_metrics("compare", chosen[0].metrics.test))
-        if metric.startswith("test") and not summary.test:
-            raise ValueError(f"compare: metric {metric} needs a test set; {summary.name} has none")
+        check_test_set("compare", metric, chosen[0].federation())
         if tune is not None:
             check_rates(chosen)
         check_page(output)

@@ -34,7 +34,7 @@ def _got_better(compared: Compared, name: str) -> bool:
         return True  # nobody knows
     gained = result.metric(metric)[:, ended] - result.metric(metric)[:, began]
     gained = gained if result.rises(metric) else -gained
-    # What the first model was worth is not known in every federation, and the first round may teach nearly all there is.
+    # What the first model was worth is not known in every federation, and its first round may teach nearly everything.
     return bool(gained.mean() > 0 if began == 0 else began == ended or (gained >= 0).any())
 
 

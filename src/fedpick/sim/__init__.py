@@ -12,7 +12,7 @@ from fedpick.sim.availability import (
     Failures,
     Trace,
 )
-from fedpick.sim.classification import auc, calibration, f1, resolve_metrics
+from fedpick.sim.classification import auc, calibration, check_test_set, f1, resolve_metrics
 from fedpick.sim.datasets import (
     Data,
     Digits,
@@ -35,7 +35,7 @@ from fedpick.sim.networks import Network
 from fedpick.sim.optimizers import OptaxSchedule, RateSchedule, RobustServer, Server, StepDecay
 from fedpick.sim.partition import IID, Dirichlet, Partition, PowerLaw, Shards
 from fedpick.sim.polls import batch_losses, full_losses
-from fedpick.sim.preflight import check_direction, check_metrics, check_room, check_test_set
+from fedpick.sim.preflight import check_direction, check_metrics, check_room
 from fedpick.sim.rows import Names
 from fedpick.sim.sequences import CharLSTM
 from fedpick.sim.shakespeare import Shakespeare

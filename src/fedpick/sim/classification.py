@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
 from fedpick import registry
 from fedpick.metrics import METRICS, is_accuracy, name_on_test_set
+from fedpick.sim.federation import Federation
 from fedpick.text import shown
 
 BINS = 15  # of the calibration error, as in Guo et al. 2017
@@ -164,3 +166,17 @@ def _resolved(owner: str, metric: Any) -> NamedMetric:
     if higher not in (True, False, None):
         raise ValueError(f"{owner}: higher_is_better of metric {called} must be True or False, got {shown(higher)}")
     return NamedMetric(name, function, higher)
+
+
+def check_test_set(owner: str, target: str, federation: Federation) -> None:
+    """Raise where the metric of a target is one of the test set, and there is none, or none that it can be told from.
+
+    Args:
+        owner: What the error begins with.
+        target: The metric of the target.
+        federation: The data.
+    """
+    if target.startswith("test_") and not federation.test_y.shape[0]:
+        raise ValueError(f"{owner}: metric {target} needs a test set; {federation.name} has none")
+    if target == "test_auc" and len(np.unique(federation.test_y)) < 2:
+        raise ValueError(f"{owner}: metric test_auc needs a test set of two labels; that of {federation.name} has one")

@@ -17,7 +17,7 @@ from fedpick.text import shown
 
 LOG = logging.getLogger("fedpick")
 LABELS = ("y", "label", "labels", "target", "class", "category")
-CLIENTS = ("client", "client_id", "user", "user_id", "writer", "writer_id", "device", "device_id", "node", "site")
+CLIENTS = tuple(name + end for name in ("client", "user", "writer", "device", "node", "site") for end in ("", "_id"))
 MOST_LABELS = 100  # of a column that is taken for labels by its place alone
 NAMELESS = "a column without a name"
 ROWS = ("index", "row", "rownames", "row_names")  # what a column that numbers the rows is called, in small letters
@@ -152,7 +152,7 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
     rest = [name for name in columns if name not in others]  # which are read only where they may be inputs
     if x:
         found = []
-        for pattern in x:
+        for pattern in _whole_names(x, rest):
             if pattern in others:
                 raise ValueError(f"{owner}: x must be other columns than the labels' and the clients', got {pattern!r}")
             matched = [name for name in rest if name == pattern or fnmatch.fnmatchcase(name, pattern)]
@@ -172,6 +172,21 @@ def _inputs(columns: Mapping[str, Numbers], x: Sequence[str], others: Sequence[s
         why = f", and no numbers ({few(words)})" if words else ""
         raise ValueError(f"{owner} must hold x, got {few(columns)}{why}; or name the columns of inputs")
     return numbers
+
+
+def _whole_names(parts: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Names of columns that hold commas, at which a command line takes names apart, as one again.
+
+    >>> _whole_names(["hum", "rel", "pH"], ["hum, rel", "pH"])
+    ['hum, rel', 'pH']
+    """
+    split = {tuple(part.strip() for part in name.split(",")): name for name in columns if "," in name}
+    found, rest = [], tuple(parts)
+    while rest:
+        taken = next((n for n in range(len(rest), 0, -1) if rest[:n] in split), 0)
+        found.append(split[rest[:taken]] if taken else rest[0])
+        rest = rest[max(1, taken) :]
+    return found
 
 
 def _are_row_numbers(columns: Mapping[str, Numbers], name: str) -> bool:

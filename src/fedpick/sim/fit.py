@@ -9,6 +9,7 @@ import numpy as np
 
 from fedpick.protocol import Selector, check_mask, round_keys
 from fedpick.purity import is_own, trace_again
+from fedpick.pytrees import leaves_by_name, whole_fields
 from fedpick.sim.availability import Availability, Failures
 from fedpick.sim.federation import Federation
 from fedpick.tracing import check_methods
@@ -61,9 +62,11 @@ def check_fit(
     >>> check_fit(Quadratic(K=3).federation(), Rand(m=2))
     """
     K = federation.num_clients
-    swept = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(selector) if np.ndim(leaf) == 1]
-    for row in {values: row for row, values in enumerate(zip(*swept, strict=True))}.values() or (0,):
-        one = jax.tree.map(lambda leaf, row=row: leaf[row] if np.ndim(leaf) else leaf, selector)
+    whole, named = whole_fields(selector), leaves_by_name(selector)
+    swept = {name: np.asarray(leaf).tolist() for name, leaf in named if np.ndim(leaf) == 1 and name not in whole}
+    for row in {values: row for row, values in enumerate(zip(*swept.values(), strict=True))}.values() or (0,):
+        leaves = [leaf[row] if name in swept else leaf for name, leaf in named]
+        one = jax.tree.unflatten(jax.tree.structure(selector), leaves)
         if compiled:
             check_methods(one, K)
         else:

@@ -39,18 +39,22 @@ def check_lowest(selector: Any, model: Model, attack: Attack = "none") -> None:
         raise ValueError(f"Liars: model.lowest must be finite for the attack {attack!r}, got {model.lowest:g}")
 
 
-def check_measured(selector: Any, client_loss: Any, *, played: bool) -> None:
+def check_measured(selector: Any, model: Model, client_loss: Any, *, played: bool) -> None:
     """Raise where a model has negative losses that it does not declare by ``lowest``; warn where that shows too late.
 
     Args:
         selector: The strategy.
+        model: The model.
         client_loss: The losses of the clients, of whatever runs and evaluations.
         played: Whether the rounds are over.
     """
-    name, lowest = of_nonnegative_losses(selector), float(np.fmin.reduce(client_loss, axis=None, initial=0.0))
-    if name is None or not lowest < -ROUNDING * float(np.fmax.reduce(np.abs(client_loss), axis=None, initial=0.0)):
-        return
-    said = f"{name}: losses must be at least 0, got {lowest:.4g}"
-    if not played:
-        raise ValueError(f"{said} before round 0")
-    warnings.warn(f"{said} in an evaluation; it may have chosen the wrong clients", stacklevel=3)
+    name, least = of_nonnegative_losses(selector), float(np.fmin.reduce(client_loss, axis=None))
+    most = float(np.fmax.reduce(np.abs(client_loss), axis=None))
+    if name is not None and least < -ROUNDING * most:
+        said = f"{name}: losses must be at least 0, got {least:.4g}"
+        if not played:
+            raise ValueError(f"{said} before round 0")
+        warnings.warn(f"{said} in an evaluation; it may have chosen the wrong clients", stacklevel=3)
+    elif played and least < model.lowest - ROUNDING * (1 + most / 100):
+        rule = f"lowest must be at most every loss, got {model.lowest:g} and a client's loss of {least:.4g}"
+        warnings.warn(f"Model: {rule}, so that the skew is wrong", stacklevel=3)

@@ -75,18 +75,6 @@ def check_direction(owner: str, target: str, own: Sequence[NamedMetric]) -> None
             raise ValueError(f"{owner}: metric {target} {rule}, and does not")
 
 
-def check_test_set(owner: str, target: str, federation: Federation) -> None:
-    """Raise where the metric of a target is one of the test set, and there is none: no run would reach it.
-
-    Args:
-        owner: What the error begins with.
-        target: The metric of the target.
-        federation: The data.
-    """
-    if target.startswith("test_") and not federation.test_y.shape[0]:
-        raise ValueError(f"{owner}: metric {target} needs a test set; {federation.name} has none")
-
-
 def check_metrics(own: Sequence[NamedMetric], federation: Federation, model: Model, *, owner: str) -> None:
     """Raise where metrics cannot be measured: no test set, no logits, too many of them, or no single number.
 

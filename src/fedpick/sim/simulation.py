@@ -24,7 +24,7 @@ from fedpick.sim._engine.eager import EagerRuns
 from fedpick.sim._engine.progress import Bar
 from fedpick.sim._engine.runner import Cadence, Chunk, Runner, rows, sweep
 from fedpick.sim.availability import Always, Availability, Devices, Failures
-from fedpick.sim.classification import resolve_metrics
+from fedpick.sim.classification import check_test_set, resolve_metrics
 from fedpick.sim.datasets import Data
 from fedpick.sim.evaluation import Evaluation
 from fedpick.sim.federation import Federation
@@ -115,7 +115,7 @@ def simulate(
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
     preflight.check_metrics(own, data, built, owner="simulate")
-    preflight.check_test_set("simulate", until[0] if until else "loss", data)
+    check_test_set("simulate", until[0] if until else "loss", data)
     check_lowest(selector, built, liars.attack if liars.share > 0 else "none")
     if jit:
         preflight.check_schedule(local)
@@ -128,7 +128,7 @@ def simulate(
     world = (availability, failures, devices, liars.lies(built.lowest) if liars.share > 0 else None)
     own_code = sources_of([selector, local, server, *world])
     runs, names = sweep(Setup(lean, built, selector, local, server, *world, metrics=own, sources=own_code), seeds)
-    check_fit(data, runs.setup.selector, availability, failures, compiled=jit)
+    check_fit(data, selector, availability, failures, compiled=jit)
     seats = selector.m or data.num_clients
     model_bytes = preflight.check_room(data, built, seats, runs=len(names), rounds=rounds, every=every)
     mine = range(len(names)) if spread_seats else hosts.shares(len(names))[jax.process_index()]
@@ -150,7 +150,7 @@ def simulate(
         if saved is not None:
             runner.state, tables = rows(saved, mine)
     preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
-    check_measured(selector, tables.evaluations.client_loss[:, 0], played=False)
+    check_measured(selector, built, tables.evaluations.client_loss[:, 0], played=False)
     share = np.asarray(runs.setup.federation.share)
     better = {metric.name: metric.higher for metric in own}
     told = (watch, data.names.clients, better)
@@ -180,7 +180,7 @@ def simulate(
             output.save(runner, tables)
     params, tables = output.whole((runner.state.params, tables))
     preflight.warn_of_few_available(runs.setup.selector, tables.records)
-    check_measured(selector, tables.evaluations.client_loss, played=True)
+    check_measured(selector, built, tables.evaluations.client_loss, played=True)
     result = output.result(tables, params)
     preflight.warn_of_idle_runs(result)
     return result

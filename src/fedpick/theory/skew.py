@@ -107,8 +107,8 @@ def skews(
         selector: The strategy.
         problem: The problem.
         w: Points [n, v], such as ``grid`` and ``random_points`` give; w* is added, so that rho_bar <= rho_tilde.
-        pairs: "all" combines each w with each w', as in the definition; "same" takes w' = w, where rho_bar grows with d: as
-            in training with one local step (with tau of them, w' is up to tau - 1 steps away: ``skews_along``).
+        pairs: "all" combines each w with each w', as in the definition; "same" takes w' = w, where rho_bar grows with
+            d: training with one local step (with tau of them, w' is up to tau - 1 steps away: ``skews_along``).
         refine: The number of best points from which a random search continues in smaller and smaller steps.
         method: See ``expected_seats``.
         draws: Monte-Carlo rounds.
