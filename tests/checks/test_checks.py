@@ -201,12 +201,18 @@ def test_numbers_of_numpy_and_jax_are_numbers_too():
 def test_wrong_arguments_of_the_check_itself():
     with pytest.raises(ValueError, match="check_selector: num_clients must be at least 1, got 0"):
         check_selector(fedpick.Rand(1), num_clients=0)
+    with pytest.raises(ValueError, match=r"check_selector: num_clients must be at most 10,000, .* got 200,000 for m=1"):
+        check_selector(fedpick.Rand(100_000))
     with pytest.raises(ValueError, match="check_selector: seed must be at least 0"):
         check_selector(fedpick.Rand(1), seed=-1)
     with pytest.raises(LawBrokenError, match="Rand must be an instance, such as"):
         check_selector(fedpick.Rand)
     with pytest.raises(LawBrokenError, match=r"LocalLoss must have m, as fedpick.Selector says"):
         check_selector(fedpick.LocalLoss())
+
+
+def test_clients_that_are_hardly_ever_drawn_do_not_make_a_strategy_biased():
+    check_selector(fedpick.Rand(3), 1000)
 
 
 def test_a_static_number_that_is_declared_passes():

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 from fedpick import strategy
 from fedpick.cli import app
 from fedpick.compare import load_report, write_report
+from fedpick.metrics import METRICS
+from fedpick.registry import ROLES
 
 TOML = """
 rounds = 2
@@ -164,9 +166,27 @@ def test_names_may_be_given_in_one_option_or_in_several():
     assert report.comparison.names == ("rand", "full")
     assert write_report(report, "again")[1] == Path("again/summary.json")
     wrong = fedpick("compare", "mine.npz", "--metrics", "f1", "--metrics", "nope")
-    assert "metrics must be among f1, auc, calibration, or my.module:metric, got 'nope'" in wrong.stderr
+    names = ", ".join(ROLES["Metric"])
+    assert f"metrics must be among {names}, or my.module:metric, got 'nope'" in wrong.stderr
     assert "f0" in fedpick("arena", "--strategies", "f0", "--strategies", "rand").stderr
     assert "must hold nope" in fedpick("data", "describe", "mine.npz", "--x", "nope", "--x", "x").stderr
+
+
+def test_a_metric_that_the_runs_did_not_measure_is_told_with_how_they_would():
+    known = [each for each in METRICS if each != "skew"] + [f"test_{name}" for name in ROLES["Metric"]]
+    names = ", ".join(map(repr, known))
+    assert f"metric must be one of {names}, got 'nope'" in fedpick("compare", "mine.npz", "--metric", "nope").stderr
+    assert fedpick("compare", "quadratic", *FEW).exit_code == 0
+    told = fedpick("report", "comparison", "--metric", "f1").stderr
+    assert told == "compare: metric must be one that the runs measured (compare --metrics f1), got 'test_f1'\n"
+
+
+@pytest.mark.parametrize("command", ["compare", "run"])
+def test_an_empty_path_is_not_the_working_folder(command):
+    before = sorted(Path().iterdir())
+    done = fedpick(command, "plain.toml", "-o", "")
+    assert (done.exit_code, sorted(Path().iterdir())) == (2, before)
+    assert "--output / -o must not be empty, got ''" in done.stderr
 
 
 def test_a_comparison_is_found_by_the_name_that_it_was_given():

@@ -22,6 +22,8 @@ from fedpick.protocol import FormError, Selector, check_strategy, least_clients
 from fedpick.tracing import check_methods
 from fedpick.validation import natural, require
 
+MOST = 10_000  # clients of the trials
+
 
 def check_selector(
     selector: Selector[Any], num_clients: int | None = None, *, static: tuple[str, ...] = (), seed: int = 0
@@ -46,6 +48,9 @@ def check_selector(
     _check_form(selector)
     few = max(10, 2 * (selector.m or 1), least_clients(selector) + 2)
     K = few if num_clients is None else natural("check_selector", "num_clients", num_clients)
+    if K > MOST:
+        rule = f"num_clients must be at most {MOST:,}, or as many fewer seats (law 8 is checked with a million)"
+        raise ValueError(f"check_selector: {rule}, got {K:,} for m={selector.m}")
     require(
         "check_selector", "seed", seed, "at least 0 and below 2**31 - 1", lambda s: (s >= 0) & (s < 2**31 - 1), True
     )

@@ -43,12 +43,14 @@ _INTERRUPTED: list[int] = []  # signals that came
 
 
 class Command(TyperCommand):
-    """A command that refuses an option which is given twice and not repeatable: the first would not count."""
+    """A command that refuses what would not count: an option given twice that is not repeatable, and an empty path."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The arguments that are left, as Typer has them."""
-        given = Counter(self.make_parser(ctx).parse_args(args=list(args))[2])
-        for option, times in given.items():
+        values, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        for option, times in Counter(order).items():
+            if values.get(option.name) == "" and getattr(option.type, "name", "") == "path":
+                ctx.fail(f"{' / '.join(option.opts)} must not be empty, got ''")  # which would be the working folder
             switch = getattr(option, "is_flag", False) and not option.secondary_opts
             if times > 1 and not (switch or getattr(option, "multiple", False) or ctx.resilient_parsing):
                 ctx.fail(

@@ -148,6 +148,7 @@ def compare(
             tune_rates,
         )
         from fedpick.experiment import missing, names, run_missing
+        from fedpick.metrics import METRICS, name_on_test_set
         from fedpick.report import preload_page
         from fedpick.sim import check_direction, check_test_set, resolve_metrics
         from fedpick.validation import one_of
@@ -192,7 +193,8 @@ def compare(
             **columns(x, y, client, standardize),
         )
         if metric is None or not metric.startswith("test_"):  # of others, the task knows the names
-            check_target(metric or "loss", value if metric is not None or not percent else None)
+            known = (*METRICS, *map(name_on_test_set, ROLES["Metric"]))
+            check_target(metric or "loss", value if metric is not None or not percent else None, known)
         if tune is not None:
             one_of("compare", "tune", tune, ("eta",))
         chosen = make_experiments(task, choices)

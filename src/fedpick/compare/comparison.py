@@ -59,7 +59,7 @@ class Comparison:
                 raise ValueError(f"Comparison: {name} must be a tuple, got {shown(part)}")
             for each in part:
                 check_kind("Comparison", name, each, kind)
-        check_target(self.metric, self.value, self.metric_names)
+        check_target(self.metric, self.value, self.metric_names, played=True)
         one_of("compare", "by", self.by, tuple(CURRENCIES))
         if not self.names or len(self.names) != len(self.results):
             rule = "names must be one for each result, and one at least"

@@ -4,7 +4,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fedpick.metrics import METRICS, Numbers, is_accuracy
+from fedpick import registry
+from fedpick.metrics import METRICS, Numbers, is_accuracy, name_on_test_set
 from fedpick.results import Interval, Result, Spread, median_interval
 from fedpick.validation import one_of, require
 
@@ -103,14 +104,18 @@ class Compared(Protocol):
     def traffic(self, name: str) -> float: ...
 
 
-def check_target(metric: str, value: float | None, names: tuple[str, ...] = METRICS) -> None:
+def check_target(metric: str, value: float | None, names: tuple[str, ...] = METRICS, *, played: bool = False) -> None:
     """Raise where this metric and value are no target.
 
     Args:
         metric: The metric.
         value: The value to reach; None for what every run of the baseline reaches.
         names: The metrics that are measured.
+        played: Whether the runs were played, and measure no more.
     """
+    if played and metric not in names and metric in map(name_on_test_set, registry.ROLES["Metric"]):
+        rule = f"metric must be one that the runs measured (compare --metrics {metric.removeprefix('test_')})"
+        raise ValueError(f"compare: {rule}, got {metric!r}")
     one_of("compare", "metric", metric, tuple(name for name in names if name != "skew"))  # none is the better one
     if value is not None:
         require("compare", "target", value, "a finite number", np.isfinite)
