@@ -99,7 +99,9 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     gain, bound = gains[best], compared.bound(best)
     money = compared.currency
     size = f"it is {bound} {gain.mean:.2f} times as {money.adjective} as {base} to {goal}".replace("  ", " ")
-    level = f"{best} is just as {money.adjective} as {base} to {goal}" if f"{gain.mean:.2f}" == "1.00" else ""
+    always = not np.isfinite(gain.high) or f"{gain.low:.2f} {gain.high:.2f}" == "1.00 1.00"
+    level = f"{best} is {'just' if always else 'on average'} as {money.adjective} as {base} to {goal}"
+    level = level if f"{gain.mean:.2f}" == "1.00" else ""
     if not np.isfinite(gain.high):
         words = level if level and not bound else f"{_first(compared, best, gain.mean)}: {size}"
         if all(seeds_of(compared, name) == 1 for name in others):
