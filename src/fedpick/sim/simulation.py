@@ -90,7 +90,8 @@ def simulate(
         metrics: What else is measured on the test set, such as ``["f1", "auc", "calibration"]``: names, addresses
             ("my.module:metric"), or JAX functions of the logits [n, classes] and the labels [n]. The result has them as
             ``test_f1``, ... A function whose attribute ``higher_is_better`` is True or False can be a target.
-        until: Stop once every run has reached a target, such as ``("test_accuracy", 0.6)``.
+        until: Stop once every run has reached a target, such as ``("test_accuracy", 0.6)``; looked at after each chunk
+            of about 100 rounds.
         checkpoint: A file that is written after each chunk, in long runs each time that a tenth of the rounds is new,
             and where Ctrl-C or ``until`` ends the call; the same call resumes from it bit for bit.
         checkpoint_after: Seconds of this call before which it is written only where the call is stopped.
