@@ -75,12 +75,22 @@ def test_a_corrupted_state_is_refused(data, tmp_path_factory):
 
 
 def test_states_of_older_versions_are_refused_with_a_sentence(tmp_path):
-    np.savez(tmp_path / "old.npz", head=np.asarray("{}"))
+    np.savez(tmp_path / "old.npz", head=np.asarray("{}"), leaf0=np.ones(2))
     with pytest.raises(ForeignStateError, match="is a checkpoint of version 1, and this fedpick reads version 2"):
         load_state(tmp_path / "old.npz", owner="me", what="simulate: checkpoint")
     (tmp_path / "old.state").write_text('{"format": "fedpick-flower", "version": 1}\n')
     with pytest.raises(ForeignStateError, match="is a state of version 1"):
         load_state(tmp_path / "old.state", owner="me", what="Selecting: state")
+
+
+def test_an_archive_that_is_not_ours_is_not_called_an_older_checkpoint(tmp_path):
+    whole, half = tmp_path / "whole.npz", tmp_path / "half.npz"
+    np.savez(whole, x=np.ones(9), head=np.ones(2))
+    half.write_bytes(whole.read_bytes()[:200])
+    for path, why in ((whole, "it is another archive"), (half, "File is not a zip file")):
+        with pytest.raises(StateError, match=rf"is not a complete fedpick file \({why}\)$") as caught:
+            load_state(path, owner="me", what="simulate: checkpoint")
+        assert not isinstance(caught.value, ForeignStateError)
 
 
 def stored(folder):

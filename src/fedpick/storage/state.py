@@ -6,6 +6,7 @@ A file is a line of JSON (format, version, owner, checksum) and an ``.npz`` with
 import hashlib
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +19,8 @@ from fedpick.storage.atomic import atomic_file
 from fedpick.text import brief, shown
 
 FORMAT, VERSION = "fedpick-state", 2
-OLDER = {b"PK\x03\x04": "a checkpoint", b'{"format": "fedpick-flower"': "a state"}  # how files of version 1 begin
+ARCHIVE, OLD_STATE = b"PK\x03\x04", b'{"format": "fedpick-flower"'  # how a zip and a server state of version 1 begin
+OLD_ARRAY = re.compile(r"(head|leaf\d+)\.npy")  # of a checkpoint of version 1
 
 
 class State(NamedTuple):
@@ -71,9 +73,9 @@ def load_state(path: str | Path, *, owner: str, what: str, settings: Mapping[str
     path, name = Path(path), f"{what} {str(path)!r}"
     try:
         content = path.read_bytes()
-        for start, old in OLDER.items():
-            if content.startswith(start):
-                raise ForeignStateError(f"{name} is {old} of version 1, and this fedpick reads version {VERSION}")
+        old = _older(content)
+        if old:
+            raise ForeignStateError(f"{name} is {old} of version 1, and this fedpick reads version {VERSION}")
         line, _, payload = content.partition(b"\n")
         head = json.loads(line)
         if head["format"] != FORMAT:
@@ -98,11 +100,22 @@ def load_state(path: str | Path, *, owner: str, what: str, settings: Mapping[str
         TypeError,
         AttributeError,
         EOFError,
-        RecursionError,
+        RuntimeError,  # of the reader of archives, and RecursionError
         zipfile.BadZipFile,
     ) as error:
         raise StateError(f"{name} is not a complete fedpick file ({brief(error)})") from None
     return State(facts, arrays)
+
+
+def _older(content: bytes) -> str:
+    """What the content of a file of version 1 is; "" for other files."""
+    if not content.startswith(ARCHIVE):
+        return "a state" if content.startswith(OLD_STATE) else ""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        arrays = archive.namelist()
+    if "head.npy" not in arrays or not all(map(OLD_ARRAY.fullmatch, arrays)):
+        raise ValueError("it is another archive")
+    return "a checkpoint"
 
 
 def differences(saved: Mapping[str, str], given: Mapping[str, str]) -> str:
