@@ -182,12 +182,14 @@ def test_a_pickle_that_could_run_something_is_refused(tmp_path):
 
     path = tmp_path / "trace"
     path.write_bytes(pickle.dumps({1: Harm()}))
-    with pytest.raises(ValueError, match=r"must be json or a pickle of plain data, got an error: it holds \w+\.mkdir"):
+    with pytest.raises(ValueError, match=r"json or a pickle of plain data, got an error: it holds \w+\.mkdir"):
         TraceFile(str(path))(KEY, 0, 1)
     assert not (tmp_path / "harm").exists()
-    path.write_text("hello")
-    with pytest.raises(ValueError, match="must be json or a pickle of plain data"):
-        TraceFile(str(path))(KEY, 0, 1)
+    for text in ("hello", "client,speed\n0,1\n", ""):  # the first letter of a CSV file may be an instruction of pickle
+        path.write_text(text)
+        sentence = "must be a table of devices, as FedScale and FLASH have, json or a pickle of plain data, got another"
+        with pytest.raises(ValueError, match=f"TraceFile: .* {sentence} file$"):
+            TraceFile(str(path))(KEY, 0, 1)
     with pytest.raises(FileNotFoundError, match="TraceFile: path must be a file"):
         TraceFile(str(tmp_path / "none"))(KEY, 0, 1)
 
@@ -201,6 +203,13 @@ def test_fedscale_has_speeds(tmp_path):
     np.testing.assert_allclose(np.sort(devices.speed), [100 / 3, 50, 100], rtol=1e-6)
     np.testing.assert_allclose(devices.bandwidth * devices.speed, 1e7, rtol=1e-5)
     assert devices.deadline == 20.0
+    (tmp_path / "speeds.csv").write_text("client,speed\n0,1\n")
+    (tmp_path / "list.json").write_text("[1, 2]")
+    rule = "must be FedScale's client_device_capacity, json or a pickle of plain data, got another file$"
+    with pytest.raises(ValueError, match=f"^Devices: '.*speeds.csv' {rule}"):
+        read_devices(str(tmp_path / "speeds.csv"), 3)
+    with pytest.raises(ValueError, match=r"^Devices: .* must be FedScale's client_device_capacity, got no table of"):
+        read_devices(str(tmp_path / "list.json"), 3)
 
 
 PLAIN = {

@@ -1,4 +1,4 @@
-"""Frames and arrays in pickles, read with NumPy alone: no pandas, and no class or function beyond those listed here."""
+"""Frames, arrays and plain data in pickles, read with NumPy alone: no class or function beyond those listed here."""
 
 import io
 import lzma
@@ -40,6 +40,7 @@ KNOWN: dict[tuple[str, str], Callable[..., Any]] = {
     ("pandas.core.indexes.base", "Index"): dict,
     ("pandas.core.indexes.range", "RangeIndex"): dict,
 }
+HARMLESS = {("numpy", "dtype"), *((f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core"))}
 
 
 class _Unpickler(pickle.Unpickler):
@@ -49,6 +50,22 @@ class _Unpickler(pickle.Unpickler):
         if known is None:
             raise pickle.UnpicklingError(f"a table must be made of arrays, got {module}.{name}")
         return known
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in HARMLESS:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"it holds {module}.{name}")
+
+
+def read_plain(content: bytes) -> Any:
+    """The tables, lists, numbers (NumPy's, too) and texts of a pickle, and nothing that could run.
+
+    Args:
+        content: Of the file.
+    """
+    return _PlainUnpickler(io.BytesIO(content)).load()
 
 
 def read_frame(content: bytes) -> dict[str, Numbers]:

@@ -1,7 +1,6 @@
 """Records of real devices from files: who was there (tables, FedScale, FLASH), and how fast they are (FedScale)."""
 
 import functools
-import io
 import json
 import logging
 import pickle
@@ -18,6 +17,7 @@ from fedpick.metrics import Numbers
 from fedpick.pytrees import pytree, static
 from fedpick.sim.availability import Devices, Trace
 from fedpick.sim.files import read_table
+from fedpick.sim.pickles import read_plain
 from fedpick.sim.rows import few
 from fedpick.storage import file_sha256
 from fedpick.text import brief, shown
@@ -27,7 +27,7 @@ LOG = logging.getLogger("fedpick")
 TABLES = (".csv", ".tsv", ".npz", ".parquet", ".arrow")
 MOST_ROUNDS = 100_000
 ROUNDS = ("round", "rounds", "t", "time", "index", "unnamed: 0")  # columns that are no clients
-HARMLESS = {("numpy", "dtype"), *((f"numpy.{core}.multiarray", "scalar") for core in ("core", "_core"))}
+TIMES, CAPACITY = "a table of devices, as FedScale and FLASH have", "FedScale's client_device_capacity"
 STATES = {  # of FLASH's messages
     "screen_off": ("dark", True),
     "screen_on": ("dark", False),
@@ -117,7 +117,7 @@ def _present(file: Path, seconds: float, seed: int, K: int, changed: int) -> Num
     """Who is there, [rounds, K]."""
     if file.suffix.lower() in TABLES:
         return _table(file)[1]
-    devices = [times for times in map(_times, _devices(file)) if times is not None]
+    devices = [times for times in map(_times, _devices(file, "TraceFile", TIMES)) if times is not None]
     if not devices:
         raise ValueError(f"TraceFile: {str(file)!r} must hold devices that were there, got none")
     rounds = int(min(MOST_ROUNDS, max(1, max(times.end for times in devices) // seconds)))
@@ -197,12 +197,10 @@ def _drawn(number: int, K: int, seed: int) -> Numbers:
     return np.concatenate(order)[:K]
 
 
-def _devices(file: Path) -> list[Mapping[str, Any]]:
-    content = _plain(file)
+def _devices(file: Path, owner: str, rule: str) -> list[Mapping[str, Any]]:
+    content = _plain(file, owner, rule)
     if not isinstance(content, Mapping) or not all(isinstance(one, Mapping) for one in content.values()):
-        raise ValueError(
-            f"TraceFile: {str(file)!r} must be a table of devices, as FedScale and FLASH have, got no table of tables"
-        )
+        raise ValueError(f"{owner}: {str(file)!r} must be {rule}, got no table of tables")
     return list(content.values())
 
 
@@ -258,9 +256,8 @@ def read_devices(path: str, num_clients: int, seed: int = 0, **options: Any) -> 
     """
     K = natural("Devices", "num_clients", num_clients)
     require("Devices", "seed", seed, "at least 0", lambda n: n >= 0, whole=True, one=True)
-    known = [
-        device for device in _devices(_existing(path, "Devices")) if {"computation", "communication"} <= device.keys()
-    ]
+    devices = _devices(_existing(path, "Devices"), "Devices", CAPACITY)
+    known = [device for device in devices if {"computation", "communication"} <= device.keys()]
     if not known:
         raise ValueError(f"Devices: {path!r} must hold computation and communication of devices, got none")
     drawn = [known[place] for place in _drawn(len(known), K, seed)]
@@ -269,25 +266,16 @@ def read_devices(path: str, num_clients: int, seed: int = 0, **options: Any) -> 
     return Devices(jnp.asarray(speed, jnp.float32), jnp.asarray(bandwidth, jnp.float32), **options)
 
 
-def _plain(file: Path) -> Any:
-    content = file.read_bytes()
+def _plain(file: Path, owner: str, rule: str) -> Any:
+    content, kinds = file.read_bytes(), f"{rule}, json or a pickle of plain data"
     try:
         if content[:1] in (b"{", b"["):
             return json.loads(content)
-        return _PlainUnpickler(io.BytesIO(content)).load()
-    except (ValueError, pickle.UnpicklingError, EOFError, AttributeError, IndexError) as error:
-        raise ValueError(
-            f"TraceFile: {str(file)!r} must be json or a pickle of plain data, got an error: {brief(error)}"
-        ) from None
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Reads tables, lists, numbers (NumPy's, too) and texts, and nothing that could run."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in HARMLESS:
-            return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"it holds {module}.{name}")
+        if content[:1] == pickle.PROTO:  # which all pickles of Python 3 begin with
+            return read_plain(content)
+    except (ValueError, pickle.UnpicklingError, EOFError, AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"{owner}: {str(file)!r} must be {kinds}, got an error: {brief(error)}") from None
+    raise ValueError(f"{owner}: {str(file)!r} must be {kinds}, got another file")
 
 
 def _existing(path: str, owner: str = "TraceFile") -> Path:
