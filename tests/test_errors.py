@@ -127,6 +127,21 @@ def test_wrong_shapes_of_answers(loss):
         pick(selector, round_keys(0, 0), selector.init(3), clients(), lambda key, asked: jnp.zeros(2))
 
 
+@pytest.mark.parametrize("answers", ["x", None, ["a", "b", "c"], [[1.0], [2.0, 3.0]], object()])
+def test_answers_that_are_no_numbers(answers):
+    selector = PowerOfChoice(1, 2)
+    with pytest.raises(ValueError, match=r"^PowerOfChoice: losses must be numbers, NaN for silence, got "):
+        pick(selector, round_keys(0, 0), selector.init(3), clients(), lambda key, asked: answers)
+
+
+@pytest.mark.parametrize("state", [(), None, 3, {"loss": 1}, (1, 2)])
+def test_a_state_of_another_strategy_is_refused(state):
+    for selector in (PowerOfChoice(1, 2), PowerOfChoice(1, 2, "stale"), AFL(1)):
+        rule = rf"{type(selector).__name__}: state must be of the form that init gives, Ledger\(.*, got "
+        with pytest.raises(ValueError, match=rf"^{rule}{re.escape(repr(state))}$"):
+            pick(selector, round_keys(0, 0), state, clients(), unheard)
+
+
 def test_a_score_must_be_one_number_for_each_client():
     selector = PowerOfChoice(1, 2, score=lambda loss, size: loss.mean())
     with pytest.raises(ValueError, match=r"the score must have shape \(K,\) = \(3,\), got shape \(\)"):

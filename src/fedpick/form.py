@@ -1,7 +1,10 @@
 """The form of what a strategy gives: a mask from ``propose``, a Selection of m seats from ``select``."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -52,6 +55,44 @@ def check_selection(selector: Any, selection: Any, K: int) -> Any:
     if not (jnp.issubdtype(clients, jnp.integer) and jnp.issubdtype(weights, jnp.floating)):
         raise FormError(f"{rule}, int32 and float32, got {clients} and {weights}")
     return selection
+
+
+@contextlib.contextmanager
+def state_errors(selector: Any, state: Any, K: int) -> Iterator[None]:
+    """Where a strategy fails on a state of another form than ``init`` gives, such as another strategy's, say so.
+
+    Args:
+        selector: The strategy.
+        state: What it is given.
+        K: The number of clients.
+    """
+    try:
+        yield
+    except (AttributeError, TypeError, LookupError) as error:
+        first = selector.init(K)
+        structures: list[Any] = [jax.tree.structure(first), jax.tree.structure(state)]
+        if structures[0] == structures[1]:
+            raise
+        rule = f"state must be of the form that init gives, {form_of(first)}"
+        raise FormError(f"{owner_name(selector)}: {rule}, got {form_of(state)}") from error
+
+
+def check_answers(selector: Any, answers: Any, K: int) -> Any:
+    """The answers to a poll as float32: a number for each of K clients, which they must be.
+
+    Args:
+        selector: The strategy.
+        answers: What the poll gave.
+        K: The number of clients.
+    """
+    name = owner_name(selector)
+    try:
+        losses = jnp.asarray(answers, jnp.float32)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: losses must be numbers, NaN for silence, got {shown(answers)}") from None
+    if losses.shape != (K,):
+        raise ValueError(f"{name}: losses must have shape (K,) = {(K,)}, got shape {losses.shape}")
+    return losses
 
 
 def check_weights(selector: Any, weights: Any) -> None:

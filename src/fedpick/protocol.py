@@ -27,9 +27,9 @@ from fedpick.declarations import needs as needs
 from fedpick.declarations import of_nonnegative_losses as of_nonnegative_losses
 from fedpick.declarations import payload as payload
 from fedpick.form import FormError as FormError
+from fedpick.form import check_answers, check_weights, state_errors
 from fedpick.form import check_mask as check_mask
 from fedpick.form import check_selection as check_selection
-from fedpick.form import check_weights
 from fedpick.keys import RoundKeys as RoundKeys
 from fedpick.keys import client_key as client_key
 from fedpick.keys import init_key as init_key
@@ -188,17 +188,17 @@ def pick(
         if fact in needs(selector) and getattr(clients, fact) is None:
             raise ValueError(f"{owner_name(selector)}: clients.{fact} must be given, got None")
     K = clients.size.shape[0]
-    candidates = check_mask(f"{owner_name(selector)}.propose", selector.propose(keys.propose, state, clients), K)
+    with state_errors(selector, state, K):
+        proposed = selector.propose(keys.propose, state, clients)
+    candidates = check_mask(f"{owner_name(selector)}.propose", proposed, K)
     losses = jnp.full(clients.size.shape, jnp.nan, jnp.float32)
     if selector.poll != "none":
         asked = check_mask(f"{owner_name(selector)}.asks", polled(selector, candidates, state), K)
-        answers = jnp.asarray(poll(keys.poll, asked), jnp.float32)
-        if answers.shape != clients.size.shape:
-            expected = f"must have shape (K,) = {clients.size.shape}"
-            raise ValueError(f"{owner_name(selector)}: losses {expected}, got shape {answers.shape}")
+        answers = check_answers(selector, poll(keys.poll, asked), K)
         losses = jnp.where(asked, answers, jnp.nan)
-    key = select_key(selector, keys)
-    selection: Selection = check_selection(selector, selector.select(key, state, clients, candidates, losses), K)
+    with state_errors(selector, state, K):
+        selected = selector.select(select_key(selector, keys), state, clients, candidates, losses)
+    selection: Selection = check_selection(selector, selected, K)
     check_weights(selector, selection.weights)
     return Picked(candidates, losses, selection)
 
