@@ -71,7 +71,7 @@ def load(address: str) -> Any:
         found: Any = functools.reduce(getattr, path.split("."), loaded)
         if not callable(found):
             raise ImportError(f"{path} is a {type(found).__name__}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end the process
         why = blame(error)
         if isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]:
             beside = "".join(f" and {str(folder)!r}" for folder in _FOLDERS[-1:])

@@ -60,7 +60,7 @@ def few_lines(sentences: Iterable[str]) -> str:
     return "\n".join([*lines[:MOST], f"and so on: {more} more"] if more > 1 else lines)
 
 
-def blame(error: Exception) -> str:
+def blame(error: BaseException) -> str:
     """What went wrong while code of a user's own was imported, with the file and the line where it is a mistake there.
 
     >>> blame(ImportError("No module named 'mine'"))
@@ -71,7 +71,7 @@ def blame(error: Exception) -> str:
     return place(error)
 
 
-def place(error: Exception) -> str:
+def place(error: BaseException) -> str:
     """What went wrong, with the file and the line."""
     frames = traceback.extract_tb(error.__traceback__)
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else frames[-1][:2]

@@ -99,6 +99,18 @@ WRONG = {
         "experiment: local.eta must be given once, got --set local.eta and --set local={",
     ),
     "a value twice": (["run", "twice.toml"], "experiment: selector.d must be different values, got [3, 3]"),
+    "two per cent signs": (
+        ["compare", "mine.npz", "--target", "80%%"],
+        "compare: target must be a number such as 0.5 or 80%, got '80%%'",
+    ),
+    "candidates that nobody has": (
+        ["compare", "quadratic", "-d", "4", "--strategies", "rand"],
+        "compare: -d (selector.d) must be a parameter of one of the strategies, got 4",
+    ),
+    "devices of another file": (
+        ["compare", "mine.npz", "--devices", "plain.toml", "--rounds", "2"],
+        "Devices: 'plain.toml' must be FedScale's client_device_capacity, json or a pickle of plain data, got another",
+    ),
     "an empty client": (["compare", "mine.npz", "--client", ""], "fedpick: client must not be empty, got ''"),
     "an empty column": (["data", "describe", "mine.npz", "--y", " "], "fedpick: y must not be empty, got ' '"),
     "an empty name": (["compare", "mine.npz", "--name", ""], "compare: name must not be empty, got ''"),
@@ -132,6 +144,16 @@ def test_what_would_not_count_is_refused(case, tmp_path):
     assert (done.exit_code, len(lines)) == (1, 1), done.output
     assert lines[0].startswith(sentence)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("option", ["--strategies", "--model"])
+def test_a_module_that_ends_the_process_is_one_sentence(option):
+    Path("own_exit.py").write_text("import sys\n\nsys.exit(3)\n")
+    done = fedpick("compare", "mine.npz", option, "own_exit.py:A", "--rounds", "2")
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1
+    assert "'own_exit.py:A' must be an importable package.module:Class" in done.stderr
+    assert "own_exit.py, line 3: SystemExit: 3)" in done.stderr
 
 
 TWICE = {

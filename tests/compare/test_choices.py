@@ -156,7 +156,7 @@ def test_strategies_that_come_to_be_the_same_are_compared_once(tmp_path):
         ({"settings": ("rounds=3", "rounds=7")}, "rounds must be given once"),
         ({"model": "mlp", "settings": ('model={kind="cnn"}',)}, "model.kind must be given once"),
         ({"strategies": ("rand",), "settings": ("selector.kind=afl",)}, "selector.kind must be given once"),
-        ({"strategies": ("rand",), "d": (6,)}, "selector.d must be a parameter of one of the strategies, got 6"),
+        ({"strategies": ("rand",), "d": (6,)}, "-d (selector.d) must be a parameter of one of the strategies, got 6"),
         ({"strategies": ("rand", "pow-d"), "settings": ("selector.dd=6",)}, "got 6; did you mean 'd'?"),
         ({"strategies": ("pow-d",), "settings": ("selector.d=x",)}, "d must be"),
     ],

@@ -298,7 +298,10 @@ def test_what_is_no_app_gets_one_sentence(tmp_path, content, sentence):
         (("-d", "4", "--set", "selector.d=6"), "selector.d must be given once, got -d and --set selector.d=6"),
         (("--set", "rounds=4", "--set", "rounds=6"), "rounds must be given once, got --set rounds and --set rounds=6"),
         (("--set", "seed=5"), "seed must be left to --seeds, which begin at 0, got --set seed=5"),
-        (("--strategies", "rand", "-d", "3"), "selector.d must be a parameter of one of the strategies, got 3"),
+        (
+            ("--strategies", "rand", "-d", "3"),
+            "compare: -d (selector.d) must be a parameter of one of the strategies, got 3",
+        ),
         (("--seeds", "0"), "seeds must be at least 1"),
         (("--federation-config", "supernodes=3"), "did you mean 'num-supernodes'"),
     ],

@@ -236,7 +236,7 @@ def number(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return float(text.rstrip("%")) / 100 if text.endswith("%") else float(text)
+        return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
     except ValueError:
         raise ValueError(f"compare: target must be a number such as 0.5 or 80%, got {shown(text)}") from None
 

@@ -100,8 +100,9 @@ def _taken(name: str) -> set[str]:
 def _check_taken(given: Plain, known: set[str]) -> None:
     for name, value in given.items():
         if name not in known:
+            called = f"-{name} (selector.{name})" if name in ("m", "d") else f"selector.{name}"
             rule = "must be a parameter of one of the strategies"
-            raise ValueError(f"compare: selector.{name} {rule}, got {shown(value)}{registry.nearest(name, known)}")
+            raise ValueError(f"compare: {called} {rule}, got {shown(value)}{registry.nearest(name, known)}")
 
 
 def _expanded(plain: Plain, given: Plain) -> Iterator[Selector[Any]]:

@@ -103,7 +103,7 @@ def make_runs(
             rule = "must be a parameter of one of the strategies"
             raise ValueError(f"compare: selector.{name} {rule}, got {own[name]!r}{nearest(name, known)}")
     if d and not any("d" in parameters for parameters in taken.values()):
-        raise ValueError(f"compare: selector.d must be a parameter of one of the strategies, got {d[0]}")
+        raise ValueError(f"compare: -d (selector.d) must be a parameter of one of the strategies, got {d[0]}")
     trials: list[dict[str, Any]] = []
     for name in strategies:
         given = {parameter: value for parameter, value in own.items() if parameter in taken[name]}
