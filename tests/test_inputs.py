@@ -16,6 +16,7 @@ from fedpick.cli._common import command_line, console
 from fedpick.compare import Choices
 from fedpick.experiment import Experiment, Metrics, from_plain, load_results, missing, read, run
 from fedpick.flower import Selecting
+from fedpick.results import median_interval
 from fedpick.sim import (
     MLP,
     Devices,
@@ -38,6 +39,9 @@ PLAIN = {
     "local": {"tau": 2, "b": 1, "eta": 1e-4},
     "selector": {"kind": "rand", "m": 2},
 }
+
+
+PER_SEED = "one number per seed, inf where a target was not reached"
 
 
 def experiment(**changes):
@@ -79,11 +83,23 @@ def nested(depth, wrap):
         (lambda: arrays(test_share=2), "Federation: test_share must be at least 0 and below 1, got 2"),
         (lambda: arrays(test=(X, Y), test_share=0.1), "Federation: test_share must be 0 where test is given, got 0.1"),
         (lambda: arrays(y=Y[:3], test_share=0.5), "Federation: y must have one entry per sample (6), got shape (3,)"),
+        (lambda: arrays(prepare=3), "Federation: prepare must be one such as fedpick.sim.pixels, got 3"),
+        (
+            lambda: Federation.from_partition(X, Y, []),
+            "Federation: partition must be one such as Dirichlet(K=30, alpha=0",
+        ),
         (lambda: arrays(names=3), "Federation: names must be a Names, got 3"),
         (lambda: arrays(num_clients=2**31), "Federation: num_clients must be at most the 6 samples, got 2147483648"),
         (
             lambda: arrays(y=Y * 2_000_000_000, classes=2_000_000_001),
             "Federation: classes must be at most 1,000,000, got 2000000001",
+        ),
+        *(
+            (
+                lambda values=values: median_interval(values),
+                f"median_interval: values must be {PER_SEED}, got {values!r}",
+            )
+            for values in ([], "abc", None, 3.0, [[1.0, 2.0]])
         ),
         (lambda: run(3, "x"), "run: experiments must be an Experiment, or several, got 3"),
         (lambda: run({}, "x"), "run: experiments must be an Experiment, or several, got {}"),
@@ -91,6 +107,17 @@ def nested(depth, wrap):
         (lambda: run([], 0), "run: folder must be a path, got 0"),
         (lambda: played(availability=1), "simulate: availability must be one, such as Always(), got 1"),
         (lambda: played(checkpoint=0), "simulate: checkpoint must be a path, got 0"),
+        (lambda: played(checkpoint_after=5), "simulate: checkpoint_after must come with checkpoint, got 5 without one"),
+        (lambda: played(progress="yes"), "simulate: progress must be True or False, got 'yes'"),
+        (lambda: played(until=("loss", float("nan"))), "simulate: until must be a pair of one of loss, test_loss, "),
+        (lambda: played().to_csv(3), "Result: path must be a path, got 3"),
+        (lambda: played().to_parquet(None), "Result: path must be a path, got None"),
+        (lambda: read(3), "experiment: path must be a path, got 3"),
+        (
+            lambda: read("experiment.toml", "local.tau=3"),
+            "experiment: settings must be a list, such as ['selector.d=12'], got 'local.tau=3'",
+        ),
+        (lambda: read("experiment.toml", 3), "experiment: settings must be a list, such as ['selector.d=12'], got 3"),
         (lambda: played(jit=3), "simulate: jit must be True or False, got 3"),
         (
             lambda: played(selector=None),

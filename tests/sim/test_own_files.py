@@ -535,6 +535,9 @@ def test_a_data_set_for_each_client():
     assert (listed.count.tolist(), listed.names.clients) == ([10 - n // 2 for n in range(12)], ())  # in their order
     with pytest.raises(ValueError, match=r"data set 1 must give pairs \(x, y\)"):
         from_datasets([parts["a"], [1, 2]])
+    narrow = [(x[:2], y) for x, y in parts["a"]]
+    with pytest.raises(ValueError, match=r"data set b must give x of the shape \(3,\), as data set a does, got \(2,\)"):
+        from_datasets({"a": parts["a"], "b": narrow})
 
 
 def test_arrays_in_python_take_what_files_take():

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from fedpick import registry
 from fedpick.config.converter import Plain, list_depth, role_of, types_of
 from fedpick.text import brief, shown
+from fedpick.validation import check_path
 
 DEEPEST = 30  # tables and lists in each other
 MOST_POINTS = 10_000  # experiments of one file
@@ -37,6 +38,7 @@ def read_plain(path: str | Path, owner: str = "experiment") -> Plain:
         path: The file; JSON if it ends in .json, otherwise TOML.
         owner: What error messages begin with.
     """
+    check_path(owner, "path", path)
     path = Path(path)
     suffix = path.suffix.lower()
     try:

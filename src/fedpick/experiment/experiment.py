@@ -236,6 +236,9 @@ def read(path: str | Path, settings: Iterable[str] = ()) -> list[Experiment]:
         path: The file; paths to data in it are relative to it.
         settings: Settings such as "selector.d=12" that replace those of the file.
     """
+    if isinstance(settings, str) or not isinstance(settings, Iterable):
+        rule = "a list, such as ['selector.d=12']"
+        raise ValueError(f"experiment: settings must be {rule}, got {shown(settings)}")
     plain, given = config.read_plain(path), list[str]()
     for setting in settings:
         name = setting.partition("=")[0].strip()

@@ -9,7 +9,7 @@ from typing import Any
 from fedpick.metrics import Numbers
 from fedpick.results._optional import import_package
 from fedpick.storage import atomic_file, write_atomic
-from fedpick.validation import one_of
+from fedpick.validation import check_path, one_of
 
 LIBRARIES = ("pandas", "polars")
 Columns = Mapping[str, Numbers]  # by name, of one length
@@ -23,6 +23,7 @@ def to_frame(columns: Columns, library: str) -> Any:
 
 def write_csv(columns: Columns, path: str | Path) -> None:
     """Write the table as text; a float has all its digits."""
+    check_path("Result", "path", path)
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")  # writes repr(float)
     lines.writerow(columns)
@@ -32,6 +33,7 @@ def write_csv(columns: Columns, path: str | Path) -> None:
 
 def write_parquet(columns: Columns, path: str | Path) -> None:
     """Write the table as a Parquet file."""
+    check_path("Result", "path", path)
     frame = to_frame(columns, "polars")
     with atomic_file(path, owner="Result") as file:
         frame.write_parquet(file)

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special  # type: ignore[import-untyped]
 
+from fedpick.text import shown
+
 
 class Spread(NamedTuple):
     """A mean over seeds and the standard deviation, NaN for a single seed.
@@ -89,11 +91,26 @@ def median_interval(
 
     >>> median_interval([3.0, 4.0, 5.0, 4.0, float("inf")])
     (4.0, 3.0, inf)
+    >>> median_interval([3.0, float("nan")])
+    (nan, nan, nan)
     """
-    numbers = np.sort(np.asarray(values, float))
+    numbers = np.sort(_numbers(values))
+    if np.isnan(numbers[-1]):  # of which no median is known
+        return (float("nan"),) * 3
     medians = np.sort(numbers[_middles(len(numbers), draws, seed)].sum(axis=0) / 2)
     low, high = (medians[round(q * (draws - 1))] for q in ((1 - level) / 2, (1 + level) / 2))
     return float(_middle(numbers)), float(low), float(high)
+
+
+def _numbers(values: Any) -> Any:
+    try:
+        numbers = np.asarray(values, float)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if numbers.ndim != 1 or not numbers.size:
+        rule = "one number per seed, inf where a target was not reached"
+        raise ValueError(f"median_interval: values must be {rule}, got {shown(values)}")
+    return numbers
 
 
 def median_text(rounds: tuple[float, float, float], played: int, seeds: int) -> str:

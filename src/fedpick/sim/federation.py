@@ -144,8 +144,7 @@ class Federation:
         """
         if self.num_runs is None:
             return self
-        leaves = {name: getattr(self, name) for name in OWN}
-        own: Any = {name: None if leaf is None else leaf[runs] for name, leaf in leaves.items()}
+        own: Any = {name: None if (leaf := getattr(self, name)) is None else leaf[runs] for name in OWN}
         part = self.part
         if part and not isinstance(runs, int):  # as each of them has alone
             part = min(_part_size(int(total), self.num_clients) for total in np.asarray(own["count"]).sum(axis=1))
@@ -195,6 +194,7 @@ class Federation:
         require(cls, "test_share", test_share, "0 where test is given", lambda share: (test is None) | (share == 0))
         require(cls, "seed", seed, "at least 0", lambda n: n >= 0, whole=True)
         check_kind(cls, "names", names, Names)
+        check_function(cls, "prepare", prepare, "fedpick.sim.pixels")
         client, called = numbered("client", client, gaps=num_clients is None)
         both = joined("Federation: y", [y, test_y]) if y.ndim == test_y.ndim == 1 else y
         both, labels = numbered("y", both, gaps=classes is None, negative=True)
@@ -264,7 +264,7 @@ class Federation:
         Array([3, 3], dtype=int32)
         """
         y = samples("Federation: y", y)
-        for one in partition if isinstance(partition, list | tuple) else (partition,):
+        for one in partition if isinstance(partition, list | tuple) and partition else (partition,):
             check_function("Federation", "partition", one, "Dirichlet(K=30, alpha=0.3)")
         if isinstance(partition, Sequence):
             threading.Thread(target=jax.devices, daemon=True).start()  # a GPU takes as long to start as to draw these

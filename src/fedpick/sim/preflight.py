@@ -50,7 +50,8 @@ def check_options(
     require("simulate", "every", every, "at least 1", lambda n: n >= 1, whole=True)
     names = (*METRICS, *(metric.name for metric in own))
     if until is not None:
-        if not (isinstance(until, tuple) and len(until) == 2 and until[0] in names and is_number(until[1])):
+        pair = isinstance(until, tuple) and len(until) == 2
+        if not (pair and until[0] in names and is_number(until[1]) and not np.isnan(until[1])):
             raise ValueError(
                 f"simulate: until must be a pair of one of {', '.join(names)} and a number, got {shown(until)}"
             )

@@ -109,10 +109,13 @@ def simulate(
     >>> result.metrics["loss"].shape
     (3, 5)
     """
-    began, flags = time.monotonic(), {"jit": jit, "spread_seats": spread_seats}
+    began = time.monotonic()
+    flags = {"jit": jit, "spread_seats": spread_seats, "progress": progress is None or progress}
     own = resolve_metrics("simulate", metrics)
     every = preflight.check_options(rounds, every, until, watch, checkpoint, own, **flags)
     require("simulate", "checkpoint_after", checkpoint_after, "at least 0", lambda seconds: seconds >= 0, one=True)
+    if checkpoint is None and checkpoint_after:
+        raise ValueError(f"simulate: checkpoint_after must come with checkpoint, got {checkpoint_after} without one")
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
     preflight.check_metrics(own, data, built, owner="simulate")

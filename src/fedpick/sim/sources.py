@@ -79,6 +79,12 @@ def from_datasets(
     parts = {client: _pairs(dataset, f"from_datasets: data set {client}") for client, dataset in named.items()}
     if not parts:
         raise ValueError("from_datasets: datasets must be one for each client, got none")
+    first = next(iter(parts))
+    for client, part in parts.items():
+        for which, one, other in zip("xy", parts[first], part, strict=True):
+            if one.shape[1:] != other.shape[1:]:
+                rule = f"must give {which} of the shape {one.shape[1:]}, as data set {first} does"
+                raise ValueError(f"from_datasets: data set {client} {rule}, got {other.shape[1:]}")
     x, y = (np.concatenate(each) for each in zip(*parts.values(), strict=True))
     client = np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts.values()])
     columns = {"x": x, "y": plain(y), "client": np.asarray(list(parts))[client]}
