@@ -9,7 +9,7 @@ import pytest
 
 from fedpick import Rand
 from fedpick.experiment import Experiment, from_plain, run
-from fedpick.sim import Local, Logistic, Quadratic, QuadraticModel, TraceFile, simulate
+from fedpick.sim import Local, Logistic, Quadratic, QuadraticModel, Synthetic, TraceFile, simulate
 from fedpick.storage import sources_of, sum_of_code
 
 STRATEGY = """
@@ -218,6 +218,60 @@ class Third(Liars):
         ValueError, match=r"^experiment: server.kind must be a class that is derived from Server, got '"
     ):
         from_plain({**experiment.to_plain(), "server": {"kind": "fedpick.sim:Failures"}})
+
+
+READING = (
+    STRATEGY.format(sign="toward()")
+    + """
+SIGN, TABLE, CALLS, KNOWN = 1, {"scale": 1.0}, 0, {}
+def toward():
+    global CALLS
+    CALLS += 1
+    KNOWN[CALLS] = SIGN * TABLE["scale"]
+    return KNOWN[CALLS]
+def share_above(logits, labels):
+    return jnp.float32(SIGN)
+share_above.higher_is_better = True
+"""
+)
+
+
+def test_a_value_that_own_code_reads_counts_as_it_is(tmp_path, monkeypatch):
+    module = importlib.import_module(own_module(tmp_path, monkeypatch, READING))
+    identity = Experiment(*PROBLEM, module.Ranked(m=2), LOCAL, rounds=3).identity(0)
+    assert played(tmp_path / "runs", module.Ranked(m=2)) == ([2, 3], [2, 3])
+    assert Experiment(*PROBLEM, module.Ranked(m=2), LOCAL, rounds=3).identity(0) == identity  # of other calls
+    module.SIGN = -1
+    assert played(tmp_path / "runs", module.Ranked(m=2)) == ([0, 1], [0, 1])
+    module.TABLE["scale"] = -1.0
+    assert played(tmp_path / "runs", module.Ranked(m=2)) == ([2, 3], [2, 3])
+    assert len(list((tmp_path / "runs" / "runs").iterdir())) == 3
+    module.SIGN, module.TABLE = 1, {"scale": 1.0}
+    assert Experiment(*PROBLEM, module.Ranked(m=2), LOCAL, rounds=3).identity(0) == identity
+
+
+def test_a_value_that_an_own_metric_or_model_reads_counts_as_it_is(tmp_path, monkeypatch):
+    text = """
+import jax.numpy as jnp
+from fedpick.sim import from_apply
+from {name} import values
+def half(logits, labels): return values.SCALE * jnp.float32(0.5)
+network = from_apply(lambda key: jnp.ones((60, 10)).at[:, 0].set(2.0), lambda w, x, key: values.SCALE * (x @ w))
+"""
+    name = own_module(tmp_path, monkeypatch, "")
+    (tmp_path / f"{name}.py").rename(tmp_path / "none.py")
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / name / "values.py").write_text("SCALE = 1.0")
+    (tmp_path / name / "mine.py").write_text(text.format(name=name))
+    mine, values = (importlib.import_module(f"{name}.{part}") for part in ("mine", "values"))
+    data = Synthetic(K=3).federation()
+    found = []
+    for values.SCALE in (1.0, 10.0):
+        result = simulate(data, mine.network, Rand(m=2), LOCAL, rounds=1, metrics=[mine.half])
+        found.append([*result.metrics["test_half"][0], result.metrics["loss"][0, 0]])
+    np.testing.assert_allclose(found[1][:2], 10 * np.array(found[0][:2]))
+    assert found[1][2] > 2 * found[0][2]
 
 
 @pytest.mark.parametrize("declared", ["Float[Array, ' K']", "Array"])

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fedpick.sim.federation import Federation
 from fedpick.sim.layers import classes_of, flat, inputs_of, kept, uniform_layer
+from fedpick.storage import as_it_is_now
 from fedpick.text import shown
 from fedpick.validation import one_of, require
 
@@ -84,6 +85,14 @@ class Model:
         """A number for each sample and class."""
         assert self.apply is not None
         return self.apply(params, x, *self._base())
+
+    def as_it_is_now(self) -> "Model":
+        """The same, with other functions where values that they read from modules of one's own have changed."""
+        init, losses, predict, logits = map(as_it_is_now, (self.init, *self.functions, self.apply))
+        if (init, losses, predict, logits) == (self.init, *self.functions, self.apply):
+            return self
+        options: dict[str, Any] = {"base": self.base, "batched": self.batched, "dense": self.dense, "logits": logits}
+        return Model(init, losses, predict, self.lowest, trainer=self.trainer, **options)
 
     def _base(self) -> tuple[Any, ...]:
         return () if self.base is None else (self.base,)

@@ -37,7 +37,7 @@ from fedpick.sim.optimizers import Server
 from fedpick.sim.records import Record
 from fedpick.sim.round import Setup
 from fedpick.sim.rows import Names
-from fedpick.storage import sources_of
+from fedpick.storage import as_it_is_now, sources_of
 from fedpick.validation import require
 
 CHUNK = 100  # rounds, about
@@ -118,6 +118,8 @@ def simulate(
         raise ValueError(f"simulate: checkpoint_after must come with checkpoint, got {checkpoint_after} without one")
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
+    built = built.as_it_is_now()
+    own = tuple(metric._replace(function=as_it_is_now(metric.function)) for metric in own)
     preflight.check_metrics(own, data, built, owner="simulate")
     check_test_set("simulate", until[0] if until else "loss", data)
     check_lowest(selector, built, liars.attack if liars.share > 0 else "none")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from fedpick.storage.cells import is_typed_in, sum_of_cell
 from fedpick.storage.provenance import file_sha256
+from fedpick.storage.values import values_read_by
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -34,7 +35,8 @@ def sum_of_code(found: Any, strict: bool = True) -> str:
     """The sum of one's own code of a class or function; "" for what is of an installed package.
 
     It is that of its file, and of those of one's own modules that this imports, at their top or in a function, as they
-    were when Python loaded them. What was typed in, in a notebook or at a prompt, is in no file: see ``sum_of_cell``.
+    were when Python loaded them, and of the values that it reads from these modules, as they are. What was typed in, in
+    a notebook or at a prompt, is in no file: see ``sum_of_cell``.
 
     Args:
         found: The class or function.
@@ -43,7 +45,27 @@ def sum_of_code(found: Any, strict: bool = True) -> str:
     module = inspect.getmodule(found)
     if module is not None and is_typed_in(module.__name__):
         return sum_of_cell(found, lambda other: _sum_of_module(sys.modules.get(other)), strict=strict)
-    return _sum_of_module(module)
+    files, values = _sum_of_module(module), values_read_by(found, _is_own)
+    return hashlib.sha256(f"{files}{values}".encode()).hexdigest() if values else files
+
+
+def as_it_is_now(function: Any) -> Any:
+    """A function; another object each time that values which it reads have changed, as JAX keeps what it has traced.
+
+    Args:
+        function: The function, or anything else, which is given back.
+    """
+    values = values_read_by(function, _is_own)
+    return _renewed(function, values) if values else function
+
+
+@functools.lru_cache(maxsize=64)
+def _renewed(function: Any, values: str) -> Any:
+    @functools.wraps(function)
+    def now(*arguments: Any, **named: Any) -> Any:
+        return function(*arguments, **named)
+
+    return now
 
 
 def sources_of(value: Any) -> tuple[tuple[str, str], ...]:
@@ -61,7 +83,10 @@ def sources_of(value: Any) -> tuple[tuple[str, str], ...]:
         kind = one if callable(one) and not dataclasses.is_dataclass(one) else type(one)
         code = sum_of_code(kind, strict=False)
         if code:
-            found[f"{kind.__module__}:{getattr(kind, '__qualname__', type(kind).__name__)}"] = code
+            name = f"{kind.__module__}:{getattr(kind, '__qualname__', type(kind).__name__)}"
+            while found.get(name, code) != code:  # several functions may be called <lambda>
+                name += "'"
+            found[name] = code
         if dataclasses.is_dataclass(one) and not isinstance(one, type):
             values = [getattr(one, field.name) for field in dataclasses.fields(one)]
             found.update(sums_of_files(values) if code else {})
@@ -83,6 +108,10 @@ def _is_file(path: str | Path) -> bool:
         return Path(path).is_file()
     except (OSError, ValueError):  # a text that no path can be
         return False
+
+
+def _is_own(module: str) -> bool:
+    return _own_file(getattr(sys.modules.get(module), "__file__", None)) is not None
 
 
 def _sum_of_module(first: ModuleType | None) -> str:
