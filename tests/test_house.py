@@ -155,6 +155,7 @@ def test_rooms_and_names_are_reached_from_the_root():
         missing, other = sorted(public - names), sorted(names - public)
         assert not missing, f"add to {place} of src/fedpick/__init__.py: {', '.join(missing)}"
         assert not other, f"name in __all__ of src/fedpick/__init__.py, or drop from {place}: {', '.join(other)}"
+    assert {*fedpick.selectors.__all__} <= {*fedpick.__all__}, "export what selectors has in src/fedpick/__init__.py"
     strange = [name for name in fedpick.__all__ if not hasattr(fedpick, name)]
     assert not strange, f"export from selectors/__init__.py, or give a home in _HOME: {', '.join(strange)}"
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")} - {"cli"}

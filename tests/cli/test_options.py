@@ -1,6 +1,7 @@
 """What an option cannot mean is refused in one sentence, before anything is played."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -192,6 +193,12 @@ def test_names_may_be_given_in_one_option_or_in_several():
     assert f"metrics must be among {names}, or my.module:metric, got 'nope'" in wrong.stderr
     assert "f0" in fedpick("arena", "--strategies", "f0", "--strategies", "rand").stderr
     assert "must hold nope" in fedpick("data", "describe", "mine.npz", "--x", "nope", "--x", "x").stderr
+
+
+@pytest.mark.parametrize("command", ["compare", "run", "report", "advise"])
+def test_the_help_has_that_of_the_arguments(command):
+    told = fedpick(command, "--help").output.partition("Arguments")[2].partition("Options")[0]
+    assert re.search(r"[a-z]{3,} [a-z]{3,}", told), told
 
 
 def test_a_metric_that_the_runs_did_not_measure_is_told_with_how_they_would():

@@ -72,7 +72,7 @@ def compare(
         str | None,
         typer.Option(
             help="Metric of the target: loss, test_accuracy, worst_loss, test_f1, ...",
-            show_default="test_accuracy where there is a test set; loss without, and for synthetic, quadratic",
+            show_default="test_accuracy; loss without a test set, and for synthetic, quadratic, nycflights",
         ),
     ] = None,
     metrics: Annotated[
