@@ -1,5 +1,6 @@
 """What an answer, its cards and its page say of targets that say nothing, of one seed, of bounds, and of auto."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -319,12 +320,16 @@ def test_a_report_of_runs_is_by_the_metric_that_compare_takes(kind, tested, metr
     assert load_report(tmp_path, value=0.3).comparison.metric == metric
 
 
-def test_a_value_that_chooses_runs_can_be_typed(tmp_path):
-    for place, speed in enumerate(([1.0, 2.0] * 50, 1000.0)):
+@pytest.mark.parametrize(
+    ("speeds", "typed"),
+    [(([1.0, 2.0] * 50, 1000.0), "devices.speed=1000.0"), ((["a"], ["a", "b"]), "'devices.speed=[\"a\"]'")],
+)
+def test_a_value_that_chooses_runs_can_be_typed(tmp_path, speeds, typed):
+    for place, speed in enumerate(speeds):
         plain = {"data": {"kind": "digits"}, "selector": {"kind": "rand", "m": 1 + place}, "devices": {"speed": speed}}
         about = {"seed": 0, "experiment": plain, "model_bytes": 10}
         RunStore(tmp_path).save(f"run{place}", about, made_up([30]).to_arrays(0), {})
-    with pytest.raises(ValueError, match=r"choose with --where, such as --where devices.speed=1000.0$"):
+    with pytest.raises(ValueError, match=f"choose with --where, such as --where {re.escape(typed)}$"):
         load_report(tmp_path)
 
 

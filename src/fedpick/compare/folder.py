@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -253,9 +254,12 @@ def _check_alike(plains: Sequence[Plain], folder: Path, real: bool) -> None:
     varied = [path for path in differences(others)[0] if not (real and path == "rounds")]
     if varied:
         path = varied[0]
-        found = min((str(leaves(plain).get(path)) for plain in plains), key=len)  # of lists, one that can be typed
+        values = (leaves(plain).get(path) for plain in plains)
+        found = min((json.dumps(one) if isinstance(one, list) else str(one) for one in values), key=len)  # to be typed
         rule = f"holds runs that differ in {', '.join(varied[:3])}, which cannot be compared"
-        raise ValueError(f"report: {str(folder)!r} {rule}; choose with --where, such as --where {path}={found}")
+        raise ValueError(
+            f"report: {str(folder)!r} {rule}; choose with --where, such as --where {quote(path + '=' + found)}"
+        )
 
 
 def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
