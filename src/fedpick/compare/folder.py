@@ -255,11 +255,10 @@ def _check_alike(plains: Sequence[Plain], folder: Path, real: bool) -> None:
     if varied:
         path = varied[0]
         values = (leaves(plain).get(path) for plain in plains)
-        found = min((json.dumps(one) if isinstance(one, list) else str(one) for one in values), key=len)  # to be typed
+        texts = (json.dumps(one) if isinstance(one, list) else str(one) for one in values)
+        typed = quote(f"{path}={min(texts, key=len)}")
         rule = f"holds runs that differ in {', '.join(varied[:3])}, which cannot be compared"
-        raise ValueError(
-            f"report: {str(folder)!r} {rule}; choose with --where, such as --where {quote(path + '=' + found)}"
-        )
+        raise ValueError(f"report: {str(folder)!r} {rule}; choose with --where, such as --where {typed}")
 
 
 def _groups(runs: list[StoredRun]) -> list[tuple[Plain, Result]]:
