@@ -427,6 +427,46 @@ def test_a_line_with_too_many_cells_is_named(tmp_path):
         Arrays(str(path)).federation()
 
 
+STRAY = (
+    "lacks.csv' must close every quotation mark, got one in line %s",
+    "in a cell that begins in line %s; it may lack",
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "rule", "line"),
+    [
+        ({99: '0.1,0.2,1,"5'}, STRAY[0], "101 that never closes"),
+        ({299: '0.1,0.2,1,"5'}, STRAY[0], "301 that never closes"),
+        ({9: '0.1,0.2,1,"5', 10: '0.1,0.2,1,"5'}, STRAY[0], "11 that closes inside a cell of line 12"),
+        ({9: '0.1,0.2,1,"5', 19: '0.1,0.2,1,5"'}, f"client must .* {STRAY[1]}", "11"),
+        ({9: '0.1,0.2,"1,5', 10: '0.1,0.2,1",5'}, f"y must .* {STRAY[1]}", "11"),
+    ],
+)
+@pytest.mark.parametrize("polars", [True, False])
+@pytest.mark.parametrize("mark", [",", "\t"])
+def test_a_quotation_mark_that_swallows_lines_is_named(rows, rule, line, polars, mark, tmp_path, monkeypatch):
+    if not polars:
+        monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
+    lines = ["a,b,y,client", *(rows.get(i, f"{i / 300:.3f},{-i / 300:.3f},{i % 2},{i % 6}") for i in range(300))]
+    path = tmp_path / "lacks.csv"
+    path.write_text("\n".join(lines).replace(",", mark) + "\n")
+    with pytest.raises(ValueError, match=rule % line):
+        Arrays(str(path)).federation()
+
+
+@pytest.mark.parametrize("polars", [True, False])
+def test_line_breaks_in_notes_that_are_no_input_are_kept(polars, tmp_path, monkeypatch):
+    if not polars:
+        monkeypatch.setattr(files.importlib.util, "find_spec", lambda name: None)
+    path = tmp_path / "notes.csv"
+    rows = [f'{i / 40:.3f},"said ""yes, {i}""\r\nand 5"" more" ,"{i % 2}","site {i % 4}"' for i in range(40)]
+    path.write_text("\r\n".join(["a,note,y,client", *rows]), newline="")
+    found = Arrays(str(path), test_share=0.0).federation()
+    assert found.x.shape == (40, 1)
+    assert found.names.clients == tuple(f"site {k}" for k in range(4))
+
+
 def test_inputs_that_need_it_are_standardised_on_request(csv):
     table = {**TABLE, "rain": 2500 + 300 * TABLE["rain"]}
     with pytest.warns(UserWarning, match=r"inputs are of the size of 2,\d\d\d \(rain\); .* --standardize"):

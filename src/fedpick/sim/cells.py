@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,20 @@ LONGEST = 256  # characters in a cell of names or numbers; beyond it a column is
 MISSING = ("", "na", "n/a", "null", "none", "nan", "-", "?")  # in small letters
 
 
-def read_cells(file: Path, known: Sequence[str] = ()) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
-    """The columns of a CSV file, and the texts of those columns of whole numbers that are written as codes are.
+class Cells(NamedTuple):
+    """The columns of a CSV file.
 
-    Blanks around a cell mean nothing.
+    ``written`` are the texts of those columns of whole numbers that are written as codes are; ``broken`` says in which
+    line the first cell with a line break begins, for the columns that have one.
+    """
+
+    columns: dict[str, Numbers]
+    written: dict[str, Numbers]
+    broken: dict[str, int]
+
+
+def read_cells(file: Path, known: Sequence[str] = ()) -> Cells:
+    """The columns of a CSV file. Blanks around a cell mean nothing.
 
     Args:
         file: The file; tabs are between the cells of a ``.tsv``, and in others what the first line has most of.
@@ -31,7 +41,8 @@ def read_cells(file: Path, known: Sequence[str] = ()) -> tuple[dict[str, Numbers
         head = lines.readline()
     mark = "\t" if file.suffix.lower() == ".tsv" else max(",;\t", key=head.count)
     names = [name.strip() for name in next(csv.reader([head], delimiter=mark), [])]
-    columns, written = {}, {}
+    breaks = _line_breaks(file, mark)
+    columns, written, broken = {}, {}, {}
     table = [as_texts(cells) for cells in (_split(file, mark, names) if any(names) else ())]
     _check_names(file, names, table, known)
     comma = mark == ";" and not any(map(_has_points, table))
@@ -44,7 +55,32 @@ def read_cells(file: Path, known: Sequence[str] = ()) -> tuple[dict[str, Numbers
         columns[name] = texts if free else _parsed(texts, comma and not _has_thousands(texts))
         if columns[name].dtype == np.int64 and _are_codes(texts, columns[name]):
             written[name] = texts
-    return columns, written
+        if breaks and (cell := next((cell for cell in texts.tolist() if cell in breaks), None)) is not None:
+            broken[name] = breaks[cell]
+    return Cells(columns, written, broken)
+
+
+def _line_breaks(file: Path, mark: str) -> dict[str, int]:
+    """The cells of a CSV file that have a line break, which are quoted, and the line in which the first such begins.
+
+    A cell that never closes, or that closes after a line break with more text behind it, lacks a quotation mark.
+    """
+    if b'"' not in (content := file.read_bytes()):
+        return {}
+    found: dict[str, int] = {}
+    text, line, place = content.decode("utf-8-sig"), 1, 0
+    for quoted in re.finditer(rf'(?<![^{mark}\r\n])"((?:[^"]+|"")*)("?)([^{mark}\r\n]*)', text):
+        cell = quoted[1].replace('""', '"').strip()
+        if quoted[2] and "\n" not in cell and "\r" not in cell:
+            continue
+        line, place = line + text.count("\n", place, quoted.start()), quoted.start()
+        if not quoted[2] or quoted[3].strip():
+            last = line + quoted[1].count("\n")
+            end = f"closes inside a cell of line {last}" if quoted[2] else "never closes"
+            rule = "must close every quotation mark"
+            raise ValueError(f"Arrays: {str(file)!r} {rule}, got one in line {line} that {end}")
+        found.setdefault(cell, line)
+    return found
 
 
 def as_texts(cells: Iterable[str]) -> Numbers:

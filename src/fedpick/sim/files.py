@@ -23,7 +23,8 @@ class Table(NamedTuple):
     """Columns by name, the same of a test set where the file has one, and what the labels of a column are called.
 
     ``first`` is the number that a person counts the first row as, and ``unit`` what it is then called. ``written`` has
-    those columns of numbers that are names where they are of clients or labels: 007 is another one than 7.
+    those columns of numbers that are names where they are of clients or labels: 007 is another one than 7. ``broken``
+    has those columns of a CSV file that hold a line break, and the line in which the first such cell begins.
     """
 
     columns: Mapping[str, Numbers]
@@ -32,6 +33,7 @@ class Table(NamedTuple):
     first: int = 0
     unit: str = "row"
     written: Mapping[str, Numbers] = {}
+    broken: Mapping[str, int] = {}
 
 
 def is_table(path: str) -> bool:
@@ -71,8 +73,8 @@ def read_table(path: str, names: Sequence[str] = ()) -> Table:
         if suffix == ".json":
             return _leaf([file], file)
         if suffix in (".csv", ".tsv"):
-            cells, written = read_cells(file, names)
-            return Table(cells, first=2, unit="line", written=written)
+            cells = read_cells(file, names)
+            return Table(cells.columns, first=2, unit="line", written=cells.written, broken=cells.broken)
         if suffix == ".parquet":
             return Table(of_frame(opened("read_parquet", file)))
         return Table(_ipc(file))

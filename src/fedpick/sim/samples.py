@@ -82,6 +82,10 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
         unit=table.unit,
         first=table.first,
     )
+    for used in (*roles.x, roles.y, roles.client):
+        if used and used in table.broken:
+            found = f"a line break in a cell that begins in line {table.broken[used]}; it may lack a quotation mark"
+            raise ValueError(f"{owner}: {used} must have one line in each cell, got {found}")
     x = stack_inputs(columns, roles.x, owner, exact=exact)
     y = table.written.get(roles.y, columns[roles.y])
     for called, column in ((roles.x[0] if len(roles.x) == 1 else "x", x), (roles.y, y)):
