@@ -41,6 +41,7 @@ PLAIN = {
 }
 
 
+SEEDS = "1 to 100,000 runs, or the seeds themselves, such as [20240101]"
 PER_SEED = "one number per seed, inf where a target was not reached"
 
 
@@ -118,6 +119,10 @@ def nested(depth, wrap):
             "experiment: settings must be a list, such as ['selector.d=12'], got 'local.tau=3'",
         ),
         (lambda: read("experiment.toml", 3), "experiment: settings must be a list, such as ['selector.d=12'], got 3"),
+        *(
+            (lambda seeds=seeds: played(seeds=seeds), f"simulate: seeds must be {SEEDS}, got {seeds}")
+            for seeds in (10**9, 2**70, 20240101, float("inf"))
+        ),
         (lambda: played(jit=3), "simulate: jit must be True or False, got 3"),
         (
             lambda: played(selector=None),

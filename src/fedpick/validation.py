@@ -15,6 +15,8 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.text import shown
 
+MOST_SEEDS = 100_000  # where their number is given
+
 
 def known(value: Any) -> Numbers | None:
     """The value as numbers, or None where there is nothing to look at: a traced value, a schedule, a placeholder."""

@@ -13,10 +13,11 @@ import numpy as np
 
 from fedpick.config import leaves as leaves_of
 from fedpick.experiment.code import content_of
-from fedpick.experiment.experiment import EXTENT, MOST_SEEDS, Experiment
+from fedpick.experiment.experiment import EXTENT, Experiment
 from fedpick.pytrees import leaves_by_name, whole_fields
 from fedpick.results import Result
 from fedpick.sim import Federation, federations_of, simulate
+from fedpick.validation import MOST_SEEDS
 
 COMPILING = 6.0  # seconds, on two cores
 MOST_BYTES = 4e9  # of data that differ from seed to seed, in a batch

@@ -21,10 +21,9 @@ from fedpick.experiment.metrics import Metrics
 from fedpick.protocol import Selector, check_strategy
 from fedpick.pytrees import leaves_by_name, whole_fields
 from fedpick.text import shown
-from fedpick.validation import check_kind, flag, require
+from fedpick.validation import MOST_SEEDS, check_kind, flag, require
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
-MOST_SEEDS = 100_000
 MOST_RUNS = 1_000_000
 _PARTS: dict[str, type[Any]] = {"local": sim.Local, "server": sim.Server, "failures": sim.Failures}
 _PARTS |= {"devices": sim.Devices, "liars": sim.Liars}

@@ -15,6 +15,7 @@ from fedpick.sim.preflight import is_number
 from fedpick.sim.records import Record
 from fedpick.sim.round import RunState, Setup
 from fedpick.text import shown
+from fedpick.validation import MOST_SEEDS
 
 Tree = TypeVar("Tree")
 Chunk = tuple[Record, Evaluation]  # records [R, blocks, every, ...] and evaluations [R, blocks, ...]
@@ -40,6 +41,9 @@ def sweep(setup: Setup, seeds: int | Iterable[int]) -> tuple[Runs, list[dict[str
             has a federation for each run, these are the seeds'.
         seeds: A number of seeds, or the seeds.
     """
+    if is_number(seeds) and seeds > MOST_SEEDS:  # type: ignore[operator]
+        rule = f"1 to {MOST_SEEDS:,} runs, or the seeds themselves, such as [20240101]"
+        raise ValueError(f"simulate: seeds must be {rule}, got {shown(seeds)}")
     try:
         chosen: Any = range(operator.index(seeds)) if is_number(seeds) else seeds  # type: ignore[arg-type]
         numbers = [operator.index(seed) for seed in chosen]
