@@ -19,7 +19,9 @@ from fedpick.flower import Selecting
 from fedpick.results import median_interval
 from fedpick.sim import (
     MLP,
+    Bernoulli,
     Devices,
+    Failures,
     Federation,
     Local,
     PowerLaw,
@@ -151,6 +153,8 @@ def nested(depth, wrap):
             lambda: Devices(latency=np.array([0.1, np.inf])),
             "Devices: latency must be finite where there is one for each",
         ),
+        (lambda: Bernoulli([0.5, 2.0]), "Bernoulli: probability must be at least 0 and at most 1, got "),
+        (lambda: Failures(["a"]), "Failures: probability must be a number, got ['a']"),
         (lambda: Metrics(target="loss", value=float("nan")), "metrics: value must be finite, got nan"),
         (
             lambda: from_plain({**PLAIN, "data": nested(3000, lambda v: {"a": v})}),

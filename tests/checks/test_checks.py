@@ -236,7 +236,8 @@ def test_a_table_of_clients_is_as_long_as_a_million():
         prior: jax.Array
 
         def select(self, key, state, clients, candidates, losses):
-            weight = jnp.where(candidates, self.prior, jnp.float32(0))
+            weight = jnp.where(candidates, jnp.asarray(self.prior, jnp.float32), jnp.float32(0))
             return sampling.seat(*sampling.first_k(sampling.arrivals(key, weight), self.m))
 
-    check_linear(Prior(2, jnp.arange(1, 7, dtype=jnp.float32)), few=6)
+    for prior in (jnp.arange(1, 7, dtype=jnp.float32), [1, 2, 3, 4, 5, 6.0], (1, 2, 3, 4, 5, 6)):
+        check_linear(Prior(2, prior), few=6)

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 from support import reference
 from support.rounds import ALIKE, EVERY, compilations
 
 import fedpick
-from fedpick import AFL, Cooldown, Full, PowerOfChoice, Rand, Shrinking, Uniform, pytree, sampling, static
+from fedpick import AFL, Cooldown, Full, PowerOfChoice, Rand, Selection, Shrinking, Uniform, pytree, sampling, static
 from fedpick.experiment import Experiment
 from fedpick.results import median_interval
 from fedpick.sim import (
@@ -157,6 +157,18 @@ def test_the_rates_of_clients_and_server_keep_their_names_and_values():
     result = simulate(federation, model, Rand(2), local, rounds=2, server=server)
     assert result.runs == [{"seed": 0, "eta": 0.001, "server.eta": 1.0}, {"seed": 0, "eta": 0.002, "server.eta": 0.5}]
     assert result.where(eta=0.002).runs == result.runs[1:]
+
+
+def test_a_list_of_numbers_is_one_for_each_client():
+    for kind in (list, tuple):
+        some = kind([0.5, 0.25, 1])
+        for part, name in ((Bernoulli(some), "probability"), (Failures(some), "probability")):
+            np.testing.assert_array_equal(getattr(part, name), np.float32(some))
+        devices = Devices(speed=some, bandwidth=some, latency=some)
+        assert devices.speed.tolist() == devices.bandwidth.tolist() == devices.latency.tolist() == [0.5, 0.25, 1.0]
+    world = {"availability": Bernoulli([1.0, 1.0, 0.0, 0.0]), "failures": Failures((0.0, 1.0, 0.0, 0.0))}
+    result = simulate(Quadratic(K=4), QuadraticModel(), Rand(4, replace=False), Local(1, 1, 1e-4), rounds=3, **world)
+    assert result.counts.tolist() == [[3, 0, 0, 0]]
 
 
 @pytest.mark.filterwarnings("ignore:simulate. b=")
@@ -703,6 +715,28 @@ def test_what_a_strategy_declares_as_an_array_goes_whole_into_every_run(jit, wra
         assert set(result.runs[0]) == {"seed", *(["selector.sign" if wrapped else "sign"] if points == 2 else [])}
         found = [sorted(set(clients.ravel().tolist())) for clients in result.records["clients"]]
         assert found == [[1, 3]] * 2 + [[0, 2]] * (2 * points - 2)
+
+
+@pytree
+class Flag(Rand):
+    """The first m clients, or the last ones."""
+
+    flip: bool | Bool[Array, ""] = False
+
+    def select(self, key, state, clients, candidates, losses):
+        K = candidates.shape[0]
+        first = jnp.arange(self.m, dtype=jnp.int32)
+        seats = jnp.where(self.flip, K - 1 - first, first)
+        return Selection(seats, jnp.full(self.m, 1 / self.m, jnp.float32))
+
+
+@pytest.mark.parametrize("jit", [True, False])
+def test_a_truth_value_is_swept(jit):
+    selector = Flag(m=2, flip=jnp.array([True, False]))
+    result = simulate(Quadratic(K=5), QuadraticModel(), selector, Local(1, 1, 1e-4), rounds=2, jit=jit)
+    assert result.runs == [{"seed": 0, "flip": True}, {"seed": 0, "flip": False}]
+    assert result.counts.tolist() == [[0, 0, 0, 2, 2], [2, 2, 0, 0, 0]]
+    assert result.where(flip=True).counts.tolist() == [[0, 0, 0, 2, 2]]
 
 
 def test_a_model_that_came_to_nan_predicts_nothing():

@@ -14,9 +14,10 @@ import numpy as np
 from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, seats_report, stack
 from fedpick.checks.keys import draws_alone, inner_programs
 from fedpick.protocol import Selector, polled, round_keys, select_key
-from fedpick.pytrees import leaves_by_name, whole_fields
+from fedpick.pytrees import whole_fields
 from fedpick.text import brief, shown
 from fedpick.updates import lengths
+from fedpick.validation import known
 
 LAWS = {
     1: "only observe makes state; propose and select can be called again and say the same",
@@ -219,11 +220,18 @@ def check_linear(selector: Selector[Any], few: int) -> None:
         raise LawBrokenError(f"{type(selector).__name__}: work must be one of {', '.join(limits)}, got {shown(work)}")
     K = 1024 if work == "K^2" else max(2**20, 4096 * (selector.m or 1))
     trial, tables = jax.eval_shape(lambda: Trial(selector, K, 0).scenario()), whole_fields(selector)
-    leaves = [
-        np.resize(leaf, (K, *np.shape(leaf)[1:])) if name in tables and np.shape(leaf)[:1] == (few,) else leaf
-        for name, leaf in leaves_by_name(selector)
-    ]
-    large: Selector[Any] = jax.tree.unflatten(jax.tree.structure(selector), leaves)
+
+    def is_list(part: Any) -> bool:
+        if not isinstance(part, list | tuple) or len(part) != few:
+            return False
+        return all((one := known(each)) is not None and one.ndim == 0 for each in part)
+
+    def longer(path: Any, part: Any) -> Any:
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        table = name in tables or (is_list(part) and f"{name}.0" in tables)
+        return np.resize(part, (K, *np.shape(part)[1:])) if table and np.shape(part)[:1] == (few,) else part
+
+    large: Selector[Any] = jax.tree_util.tree_map_with_path(longer, selector, is_leaf=is_list)
 
     def one_round(scenario: Scenario) -> PlayedRound:
         return play(large, 0, 0, large.init(K), scenario)

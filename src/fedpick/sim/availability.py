@@ -76,6 +76,7 @@ class Bernoulli:
     probability: float | Float[Array, " K"]
 
     def __post_init__(self) -> None:
+        _lists_as_arrays(self, "probability")
         _probability(self, "probability", self.probability)
 
     def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
@@ -158,6 +159,7 @@ class Failures:
     dropped: Bool[Array, "rounds K"] | None = None
 
     def __post_init__(self) -> None:
+        _lists_as_arrays(self, "probability")
         _probability(self, "probability", self.probability)
 
     def __call__(self, key: PRNGKeyArray, t: Any, K: int) -> Bool[Array, " K"]:
@@ -187,6 +189,7 @@ class Devices:
     deadline: float = float("inf")
 
     def __post_init__(self) -> None:
+        _lists_as_arrays(self, "speed", "bandwidth", "latency")
         rule = "finite where there is one for each client"  # infinity alone is stored as a text
         for name in ("speed", "bandwidth", "deadline"):
             require(self, name, getattr(self, name), "above 0", lambda x: x > 0)
@@ -250,6 +253,15 @@ class Devices:
         speed, bandwidth, latency = (_per_client(self, name, getattr(self, name), len(passes)) for name in names)
         seconds: Float[Array, " K"] = 2 * latency + jnp.float32(traffic) / bandwidth + passes / speed
         return seconds
+
+
+def _lists_as_arrays(owner: object, *names: str) -> None:
+    """Make an array of each of these fields that is a list or tuple of numbers, one for each client."""
+    for name in names:
+        value = getattr(owner, name)
+        numbers = isinstance(value, list | tuple) and all(isinstance(one, int | float | np.number) for one in value)
+        if numbers and value and not any(isinstance(one, bool) for one in value):
+            object.__setattr__(owner, name, np.asarray(value, np.float32))
 
 
 def _probability(owner: object, name: str, value: Any) -> None:

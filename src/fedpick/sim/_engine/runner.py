@@ -92,7 +92,9 @@ def _per_run(leaf: Any, seeds: int, everywhere: int | None = None) -> Any:
 
 
 def _plain(number: Any) -> int | float:
-    """A Python number; 0.1 and not 0.10000000149 for a float32."""
+    """A Python number, or True or False; 0.1 and not 0.10000000149 for a float32."""
+    if number.dtype.kind == "b":
+        return bool(number)
     return int(number) if number.dtype.kind in "iu" else float(str(number))
 
 
