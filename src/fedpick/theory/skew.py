@@ -221,11 +221,12 @@ def random_points(problem: Problem, number: int, spread: float, *, seed: int = 0
 
 
 def skew_trace(result: Any) -> dict[str, NDArray[Any]]:
-    """The simulator's running estimate of rho during training, which the paper conjectures to fall.
+    """The simulator's running skew, at models after training: for strategies that are evaluated equally often.
 
     ``round`` [E]; ``rho`` [R, E], the skew of the seats since the last evaluation, at the current model; ``lowest``
-    [R, E], the lowest so far, an estimate of rho_bar; ``relative`` [R, E], rho over its first value, below 1 where the
-    conjecture holds. They are estimates because F_k* is replaced by the lowest possible value of the objective.
+    [R, E], the lowest so far; ``relative`` [R, E], rho over its first value. Training has lowered the losses of those
+    just selected, most at first: even for rand, whose skew is 1, rho lies below 1 and rises, and depends on ``every``.
+    So it does not decide the paper's conjecture that the skew falls. For F_k* stands the lowest possible value.
 
     Args:
         result: A result of R runs with E evaluations.
