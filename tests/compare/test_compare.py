@@ -401,6 +401,8 @@ def test_runs_without_a_comparison_are_reported_side_by_side(tmp_path):
     assert "rand" in done.stdout
     assert "afl" in done.stdout
     assert "drawn" not in done.stderr  # the data are at hand
+    page = (tmp_path / "results" / "report.html").read_text()
+    assert ">afl, m = 3, alpha1 = 0.75, alpha2 = 0.01, alpha3 = 0.1<" in page
 
 
 def npz(path, **arrays):

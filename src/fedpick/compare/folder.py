@@ -293,6 +293,6 @@ def _without_seed(plain: Plain, seed: int) -> Plain:
 def _strategy(plain: object) -> str:
     """A strategy with its parameters; the plain data as they are where its class is not at hand."""
     try:
-        return config.describe(config.structure(plain, Selector, "selector"))
+        return config.describe(config.structure(plain, Selector, "selector"), defaults=True)
     except ValueError:
         return str(plain.get("text") or plain.get("kind") or plain) if isinstance(plain, dict) else str(plain)

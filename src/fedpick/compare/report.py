@@ -234,7 +234,7 @@ def report_on(
     results = [load_results(experiment, store) for experiment in experiments]
     comparison = compare_results(plains, results, metric, value, by)
     runs = [identity for experiment in experiments for identity in map(experiment.identity, experiment.seeds)]
-    strategies = tuple(config.describe(experiment.selector) for experiment in experiments)
+    strategies = tuple(config.describe(experiment.selector, defaults=True) for experiment in experiments)
     made = store.provenance(runs)
     about: Any = {"command": command, "strategies": strategies, "dates": store.dates(runs), "name": name}
     return ComparisonReport(comparison, plains, made, identities=tuple(runs), **about)

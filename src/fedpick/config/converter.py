@@ -87,30 +87,36 @@ def _unstructure_field(value: Any, annotation: Any) -> Any:
     return {"kind": registry.address_of(type(value)), **plain} if other else plain
 
 
-def describe(value: Any, role: str = "Selector") -> str:
+def describe(value: Any, role: str = "Selector", *, defaults: bool = False) -> str:
     """An object in a few words: its name and its parameters, less those at their defaults; those it holds first.
 
     Args:
         value: The object.
         role: Its role, which has its name.
+        defaults: Whether parameters at their defaults are named, too, but for those that are None or empty.
 
     >>> from fedpick import strategy
     >>> describe(strategy("rpow-d", m=3, d=50))
     'rpow-d, m = 3, d = 50'
     >>> describe(strategy("cooldown", selector=strategy("rand", m=3), rounds=8))
     'cooldown(rand, m = 3), rounds = 8'
+    >>> describe(strategy("cooldown", selector=strategy("rand", m=3)), defaults=True)
+    'cooldown(rand, m = 3), rounds = 5'
     """
     plain = unstructure(value, role)
     fixed = registry.find(role, plain["kind"]).fixed.items()
     owners = [value, *(getattr(value, field) for field, part in fixed if registry.is_address(part))]
-    for owner in owners:
+    for owner in () if defaults else owners:
         for field in dataclasses.fields(owner):
             if field.default is not dataclasses.MISSING and _same(getattr(owner, field.name), field.default):
                 plain.pop(field.name, None)
     held = [name for name, kind in types_of(type(value)).items() if item_role(kind) == role and plain.pop(name, None)]
     inner = [part for name in held for part in _several(getattr(value, name))]
-    name = plain.pop("kind") + (f"({'; '.join(describe(part, role) for part in inner)})" if inner else "")
-    return ", ".join([name, *(f"{path} = {part}" for path, part in leaves(plain).items())])
+    name = plain.pop("kind") + (
+        f"({'; '.join(describe(part, role, defaults=defaults) for part in inner)})" if inner else ""
+    )
+    shown = {path: part for path, part in leaves(plain).items() if not (defaults and part in (None, "", []))}
+    return ", ".join([name, *(f"{path} = {part}" for path, part in shown.items())])
 
 
 def leaves(plain: Any, path: str = "") -> Plain:
