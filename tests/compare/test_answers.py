@@ -18,7 +18,7 @@ from fedpick.compare import (
     render_page,
 )
 from fedpick.compare.facts import cards, describe, sweep_sections
-from fedpick.compare.targets import most_spent, speed_up_chart, targets, winner_of
+from fedpick.compare.targets import leader_of, most_spent, speed_up_chart, targets, winner_of
 from fedpick.storage import RunStore
 
 
@@ -99,6 +99,15 @@ def test_with_one_seed_nothing_is_sure(value, rand, fast, words):
     assert "one seed, with which nothing is sure" in cards(found, "fast")[0][2]
     chart = speed_up_chart(found, [found.at(0.6), found.at(0.7)])
     assert chart is None or "95 %" not in chart.text
+
+
+@pytest.mark.parametrize(("rand", "words"), [([60, 20, 40], "The fastest is cheap:"), ([60, 61, 62], "cheap wins:")])
+def test_of_two_that_are_equally_fast_the_one_that_sends_less_is_first(rand, words):
+    found = compared(rand=rand, dear=[30, 30, 31], cheap=[30, 30, 31])
+    found.of("dear").records["polled"][:] = 6
+    assert found.traffic("dear") > found.traffic("cheap")
+    assert words in found.answer
+    assert leader_of(found) == "cheap"
 
 
 def test_who_shares_one_seed_with_the_baseline_is_not_sure_beside_others_with_more():

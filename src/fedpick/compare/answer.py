@@ -94,8 +94,9 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     gains = {name: compared.speed_up(name, _each(others)) for name in others}
     winners = [name for name in reached if _is_faster(compared, name, gains[name])]
     winners = winners or [name for name in reached if _is_surer(compared, name, base, _each(others))]
-    # Who gets there more often is first, however fast others are where they do.
-    best = max(winners or reached, key=lambda name: (np.isfinite(compared.rounds_of(name)).mean(), gains[name].mean))
+    often = {name: np.isfinite(compared.rounds_of(name)).mean() for name in reached}
+    # Who gets there more often is first, however fast others are where they do; of equals, who sends less.
+    best = max(winners or reached, key=lambda name: (often[name], gains[name].mean, -compared.traffic(name)))
     gain, bound = gains[best], compared.bound(best)
     money = compared.currency
     size = f"it is {bound} {gain.mean:.2f} times as {money.adjective} as {base} to {goal}".replace("  ", " ")

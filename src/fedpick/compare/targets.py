@@ -49,12 +49,16 @@ def winner_of(compared: Comparison) -> str:
 
 
 def leader_of(compared: Comparison) -> str:
-    """The strategy that the cards are about: the winner, or who of the others gets there most often, and first."""
+    """The strategy that the cards are about: the winner, or who of the others gets there most often, and first.
+
+    Of those that are equal in both, it is who sends less.
+    """
     others = [name for name in compared.names if name != compared.baseline]
     won = winner_of(compared)
     if (won and won != compared.baseline) or not others:
         return won or compared.baseline
-    return max(others, key=lambda name: (np.isfinite(compared.rounds_of(name)).mean(), compared.speed_up(name).mean))
+    often = {name: np.isfinite(compared.rounds_of(name)).mean() for name in others}
+    return max(others, key=lambda name: (often[name], compared.speed_up(name).mean, -compared.traffic(name)))
 
 
 def speed_up_chart(compared: Comparison, moved: list[Comparison]) -> Chart | None:
