@@ -26,6 +26,7 @@ from fedpick.paper import (
     QUICK,
     Check,
     Claim,
+    ItemResult,
     Outcome,
     Reproduction,
     as_markdown,
@@ -127,6 +128,8 @@ def test_it_is_written_down(tiny, tmp_path):
     store, found = tiny
     done = list(found.values())
     reproduction = Reproduction(done, SMALL, store, "fedpick paper --all")
+    everything = [*done, *(ItemResult(item, None) for name, item in ITEMS.items() if name not in found)]
+    assert reproduction._replace(results=everything).about.startswith("Every figure and table of: Client Selection")
     paths = write_report(reproduction, tmp_path)
     charts = [chart.name for each in done for chart in each.outcome.charts]
     assert len(charts) == len(set(charts))
@@ -375,15 +378,18 @@ def test_an_item_from_the_command_line(tmp_path):
     assert "paper.html: not written" not in again.output
 
 
-def test_the_page_keeps_the_items_that_it_has(tmp_path):
+def test_the_page_keeps_the_items_that_it_has(tmp_path, monkeypatch):
     size = ["--quick", "--seeds", "1", "-o", str(tmp_path)]
     assert command("fedcor", *size).exit_code == 0
     alone = (tmp_path / "reproduction.md").read_text()
+    monkeypatch.setattr("sys.argv", ["fedpick", "paper", "fig1", *size])
     assert command("fig1", *size).exit_code == 0
     for name, mark in (("reproduction.md", "## FedCor: "), ("paper.html", 'id="fedcor"')):
         assert mark in (tmp_path / name).read_text()
     both = (tmp_path / "reproduction.md").read_text()
     assert "## Figure 1: " in both
+    assert "\nfedpick paper fedcor fig1 --quick --seeds 1\n" in both  # what makes all of it
+    assert "\nA part of the reproduction of: Client Selection" in both
     verdict = re.search(r"## FedCor: .*?(?=\n## )", alone, re.DOTALL)[0]
     assert verdict in both
     for path in (tmp_path / "runs").iterdir():

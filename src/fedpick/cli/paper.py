@@ -110,7 +110,9 @@ def paper(
                 on_progress=show_progress,
                 on_end=show_verdict,
             )
-        reproduction = Reproduction(results, size, store, command_line())
+        kept = [item.name for item in selected if item.name not in named]
+        command = command_line().replace("fedpick paper", " ".join(["fedpick paper", *kept]), 1)
+        reproduction = Reproduction(results, size, store, command)
         pages = write_report(reproduction, output)
         if docs is not None:
             write_docs(reproduction, docs)

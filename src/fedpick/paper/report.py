@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fedpick.paper.claims import RULES, Verdict
 from fedpick.paper.item import Item, Table
-from fedpick.paper.items import ItemResult
+from fedpick.paper.items import ITEMS, LATER, ItemResult
 from fedpick.paper.settings import Size
 from fedpick.report import Chart, figure, heading, page, paragraph, table, write_chart
 from fedpick.storage import RunStore, write_atomic
@@ -32,6 +32,12 @@ class Reproduction(NamedTuple):
     def charts(self) -> Iterator[Chart]:
         """The charts of all items."""
         return (chart for result in self.results if result.outcome is not None for chart in result.outcome.charts)
+
+    @property
+    def about(self) -> str:
+        """What was reproduced, all or a part of it, in a sentence."""
+        missing = ITEMS.keys() - {item.name for item in LATER} - {result.item.name for result in self.results}
+        return f"{'A part of the reproduction' if missing else 'Every figure and table'} of: {PAPER}."
 
     @property
     def extent(self) -> str:
@@ -84,7 +90,7 @@ def as_page(reproduction: Reproduction) -> str:
     """The whole report as one HTML file."""
     links = [result.item.name for result in reproduction.results]
     parts = [
-        paragraph(f"Every figure and table of: {PAPER}."),
+        paragraph(reproduction.about),
         paragraph(reproduction.extent, "mark"),
         table("Verdicts", ("item", "what", "verdict"), _overview(reproduction), links=links),
         paragraph(RULES, "soft"),
@@ -122,7 +128,7 @@ def as_markdown(reproduction: Reproduction, pictures: str) -> str:
 
 def _head(reproduction: Reproduction, links: Sequence[str], title: Sequence[str] = ()) -> list[str]:
     """What was reproduced, and every verdict with a link to the item."""
-    lines = [f"# {TITLE}", "", f"Every figure and table of: {PAPER}.", "", f"**{reproduction.extent}**", "", *title]
+    lines = [f"# {TITLE}", "", reproduction.about, "", f"**{reproduction.extent}**", "", *title]
     overview = zip(links, _overview(reproduction), strict=True)
     rows = tuple((f"[{source}]({link})", what, verdict) for link, (source, what, verdict) in overview)
     return [*lines, *_markdown(Table("", ("item", "what", "verdict"), rows)), RULES, ""]
