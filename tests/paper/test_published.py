@@ -8,6 +8,7 @@ from test_conclusions import conclude
 
 from fedpick.paper import ITEMS, LATER
 from fedpick.paper.claims import RULES, overall
+from fedpick.paper.tables1_2 import BASE, TIMED
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [name for name, item in ITEMS.items() if item not in LATER]
@@ -52,6 +53,17 @@ def test_claims_and_checks_are_those_of_the_code(name, monkeypatch):
     assert [len(claim.checks) for claim in ours] == [len(rows) for *_, rows in page]
     if name != "fig4":
         assert [check.what for claim in ours for check in claim.checks] == [row[0] for *_, rows in page for row in rows]
+
+
+@pytest.mark.parametrize("name", ["table1", "table2"])
+def test_the_rule_on_t_comp_is_stated_and_is_that_of_the_verdicts(name):
+    page = (DOCS / "reproduction" / f"{name}.md").read_text()
+    assert f"In brackets the ratio to {BASE}. {TIMED}\n" in page
+    found = re.findall(r"^\| .* (smaller|larger) \| (\w+) \| (.*) times that of", page, re.MULTILINE)
+    assert len(found) == 3
+    for word, met, ratio in found:
+        right = (float(ratio) < 1) == (word == "smaller")
+        assert met == ("unclear" if abs(float(ratio) - 1) <= 0.05 else "yes" if right else "no")
 
 
 @pytest.mark.parametrize(
