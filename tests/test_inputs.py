@@ -4,20 +4,22 @@ import errno
 import re
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 from flwr.serverapp.strategy import FedAvg
 from typer.testing import CliRunner
 
-from fedpick import PowerOfChoice, Rand
+from fedpick import Clients, PowerOfChoice, Rand, check_selector, pick, round_keys
 from fedpick.cli import app
 from fedpick.cli._common import command_line, console
 from fedpick.compare import Choices
 from fedpick.experiment import Experiment, Metrics, from_plain, load_results, missing, read, run
 from fedpick.flower import Selecting
-from fedpick.results import median_interval
+from fedpick.results import TensorBoard, concatenate, interval, median_interval, sign_test
 from fedpick.sim import (
+    CNN,
     MLP,
     Bernoulli,
     Devices,
@@ -27,12 +29,14 @@ from fedpick.sim import (
     PowerLaw,
     Quadratic,
     QuadraticModel,
+    ResNet,
     Synthetic,
     TraceFile,
     read_devices,
     simulate,
 )
 from fedpick.storage import RunStore
+from fedpick.theory import random_logistic
 
 PLAIN = {
     "rounds": 2,
@@ -44,6 +48,7 @@ PLAIN = {
 
 
 SEEDS = "1 to 100,000 runs, or the seeds themselves, such as [20240101]"
+PROJECT = Path(__file__).parents[1]
 PER_SEED = "one number per seed, inf where a target was not reached"
 
 
@@ -61,6 +66,11 @@ def arrays(x=X, y=Y, client=CLIENT, **options):
 def played(**options):
     given = {"federation": Quadratic(K=4), "model": QuadraticModel(), "selector": Rand(2), "local": Local(1, 1, 1e-3)}
     return simulate(**{**given, "rounds": 1, **options})
+
+
+def decided(**changes):
+    given = {"keys": round_keys(0, 0), "state": (), "clients": Clients(np.ones(3), np.ones(3, bool)), "poll": None}
+    return pick(PowerOfChoice(m=1, d=2), **{**given, **changes})
 
 
 def nested(depth, wrap):
@@ -104,6 +114,43 @@ def nested(depth, wrap):
             )
             for values in ([], "abc", None, 3.0, [[1.0, 2.0]])
         ),
+        *(
+            (lambda options=options: median_interval([1.0, 2.0], **options), f"median_interval: {sentence}")
+            for options, sentence in (
+                ({"level": -1}, "level must be above 0 and below 1, got -1"),
+                ({"level": 95}, "level must be above 0 and below 1, got 95"),
+                ({"draws": 0}, "draws must be at least 1, got 0"),
+                ({"seed": -1}, "seed must be at least 0, got -1"),
+            )
+        ),
+        (lambda: interval([1, 2, 3], level=95), "interval: level must be above 0 and below 1, got 95"),
+        (lambda: interval([1], level=0), "interval: level must be above 0 and below 1, got 0"),
+        (lambda: sign_test([1, 2], [1]), "sign_test: gained must be a whole number, got [1, 2]"),
+        (lambda: sign_test(1, -1), "sign_test: lost must be at least 0, got -1"),
+        (lambda: concatenate([]), "concatenate: results must be a list of one Result or more, got []"),
+        (lambda: played().plot(["loss"]), "Result: metric must be one of 'loss', "),
+        (lambda: played().plot(3), "Result: metric must be one of 'loss', "),
+        (lambda: played().rounds_to("loss", 2.0, where=3), "Result: where must be True or False for each of the 2 ev"),
+        (lambda: TensorBoard(3), "TensorBoard: folder must be a path, got 3"),
+        (lambda: random_logistic(K=-1), "random_logistic: K must be at least 1, got -1"),
+        (lambda: random_logistic(K=2, seed=-1), "random_logistic: seed must be at least 0, got -1"),
+        (lambda: CNN(channels=8), "CNN: channels must be a tuple of widths, got 8"),
+        (lambda: ResNet(channels=8), "ResNet: channels must be a tuple of widths, got 8"),
+        (
+            lambda: run(experiment(), "never", watch=3),
+            "run: watch must be something to call with a batch and a Result, got 3",
+        ),
+        (lambda: read(PROJECT / "pyproject.toml", [3]), "experiment: settings must be a text, got 3"),
+        *(
+            (
+                lambda static=static: check_selector(Rand(2), static=static),
+                "check_selector: static must be a tuple of f",
+            )
+            for static in (("dd",), "m", 3)
+        ),
+        (lambda: decided(keys=7), "pick: keys must be a RoundKeys, such as round_keys(seed, t), got 7"),
+        (lambda: decided(clients=None), "pick: clients must be a Clients, got None"),
+        (lambda: decided(poll=3), "pick: poll must be one such as lambda key, asked: losses, got 3"),
         (lambda: run(3, "x"), "run: experiments must be an Experiment, or several, got 3"),
         (lambda: run({}, "x"), "run: experiments must be an Experiment, or several, got {}"),
         (lambda: run([3], "x"), "run: experiments must be an Experiment, got 3"),

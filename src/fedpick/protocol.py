@@ -35,7 +35,7 @@ from fedpick.keys import client_key as client_key
 from fedpick.keys import init_key as init_key
 from fedpick.keys import round_keys as round_keys
 from fedpick.keys import seat_key as seat_key
-from fedpick.validation import known, owner_name
+from fedpick.validation import check_function, check_kind, known, owner_name
 
 _DISGUISE = 2**32 - 1  # beyond the numbers that polls and seats fold into their keys
 State = TypeVar("State")
@@ -183,6 +183,10 @@ def pick(
     >>> pick(selector, round_keys(0, 0), selector.init(3), clients, lambda key, asked: answers).selection.clients
     Array([2], dtype=int32)
     """
+    check_kind("pick", "keys", keys, RoundKeys, ", such as round_keys(seed, t)")
+    check_kind("pick", "clients", clients, Clients)
+    if selector.poll != "none":
+        check_function("pick", "poll", poll, "lambda key, asked: losses")
     clients = check_clients(selector, clients)
     for fact in FACTS:
         if fact in needs(selector) and getattr(clients, fact) is None:

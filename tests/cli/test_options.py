@@ -182,6 +182,14 @@ def test_a_field_of_a_table_that_was_set_may_be_set_after_it():
     assert done.exit_code == 0, done.output
 
 
+def test_data_are_described_whatever_the_strategy():
+    found = [
+        fedpick("data", "describe", "plain.toml", *(part for each in settings for part in ("--set", each))).stdout
+        for settings in ([], ["selector.m=4"], ["selector={kind='rand', m=2}", "rounds=3"])
+    ]
+    assert found[0] == found[1] == found[2] != ""
+
+
 def test_names_may_be_given_in_one_option_or_in_several():
     several = ("--strategies", "rand", "--strategy", "full")
     assert fedpick("compare", "mine.npz", *several, "--rounds", "2", "--seeds", "1", "-q", "--x", "x").exit_code == 0

@@ -19,6 +19,7 @@ from fedpick.checks.laws import (
     check_traceable,
 )
 from fedpick.protocol import FormError, Selector, check_strategy, least_clients
+from fedpick.text import shown
 from fedpick.tracing import check_methods
 from fedpick.validation import natural, require
 
@@ -51,6 +52,10 @@ def check_selector(
     if K > MOST:
         rule = f"num_clients must be at most {MOST:,}, or as many fewer seats (law 8 is checked with a million)"
         raise ValueError(f"check_selector: {rule}, got {K:,} for m={selector.m}")
+    fields = [field.name for field in dataclasses.fields(selector)]  # type: ignore[arg-type]
+    if not isinstance(static, tuple) or not all(name in fields for name in static):
+        rule = f"a tuple of fields of {type(selector).__name__} ({', '.join(fields)})"
+        raise ValueError(f"check_selector: static must be {rule}, got {shown(static)}")
     require(
         "check_selector", "seed", seed, "at least 0 and below 2**31 - 1", lambda s: (s >= 0) & (s < 2**31 - 1), True
     )

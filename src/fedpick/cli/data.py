@@ -125,7 +125,9 @@ def _plain(summary: Any) -> dict[str, Any]:
 def _summary(task: str, settings: list[str] | None, named: dict[str, Any]) -> Any:
     from fedpick.compare import Choices, make_experiments
 
-    choices = Choices(strategies=("rand",), m=1, settings=tuple(settings or ()), **named)
+    # The data are the same whatever the strategy.
+    rest = tuple(setting for setting in settings or () if setting.partition("=")[0].split(".")[0].strip() != "selector")
+    choices = Choices(strategies=("rand",), m=1, settings=rest, **named)
     try:
         return only_one("data", make_experiments(task, choices), "data").federation().summary()
     except ValueError as error:

@@ -21,7 +21,7 @@ from fedpick.experiment.metrics import Metrics
 from fedpick.protocol import Selector, check_strategy
 from fedpick.pytrees import leaves_by_name, whole_fields
 from fedpick.text import shown
-from fedpick.validation import MOST_SEEDS, check_kind, flag, require
+from fedpick.validation import MOST_SEEDS, check_kind, check_texts, flag, require
 
 FORMAT = 2  # of the identity: raised when the same settings come to give other results, or are written differently
 MOST_RUNS = 1_000_000
@@ -240,6 +240,7 @@ def read(path: str | Path, settings: Iterable[str] = ()) -> list[Experiment]:
         raise ValueError(f"experiment: settings must be {rule}, got {shown(settings)}")
     plain, given = config.read_plain(path), list[str]()
     for setting in settings:
+        check_texts("experiment", settings=setting)
         name = setting.partition("=")[0].strip()
         for other in given:
             if other == name or other.startswith(f"{name}."):  # what was given first would not count

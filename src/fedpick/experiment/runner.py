@@ -151,6 +151,8 @@ def run(
     for experiment in chosen:
         check_kind("run", "experiments", experiment, Experiment)
     check_path("run", "folder", folder)
+    if watch is not None and not callable(watch):
+        raise ValueError(f"run: watch must be something to call with a batch and a Result, got {shown(watch)}")
     store = RunStore(folder)
     run_missing(chosen, store, watch)
     found = []

@@ -10,6 +10,7 @@ import numpy as np
 from fedpick.metrics import Numbers, Payload
 from fedpick.results.export import write_csv
 from fedpick.results.result import Result
+from fedpick.text import shown
 
 
 def concatenate(results: list[Result]) -> Result:
@@ -24,6 +25,8 @@ def concatenate(results: list[Result]) -> Result:
     >>> concatenate([result, result]).runs
     [{'seed': 0}, {'seed': 0}]
     """
+    if not isinstance(results, list | tuple) or not results:
+        raise ValueError(f"concatenate: results must be a list of one Result or more, got {shown(results)}")
     first = results[0]
     if any(one.rounds != first.rounds or not np.array_equal(one.evaluated, first.evaluated) for one in results):
         raise ValueError("concatenate: results must have the same rounds and evaluations, got different ones")

@@ -11,6 +11,7 @@ from fedpick.metrics import Numbers
 from fedpick.results._optional import import_package, require_package
 from fedpick.results.result import Result
 from fedpick.text import brief, shown
+from fedpick.validation import check_path
 
 MLFLOW_BATCH = 1000  # metrics that MLflow takes in one call
 
@@ -36,6 +37,7 @@ class TensorBoard:
 
     def __init__(self, folder: str | Path) -> None:
         require_package("TensorBoard", "tensorboardX", extra="tensorboard")
+        check_path("TensorBoard", "folder", folder)
         self.folder = Path(folder)
         self._news = _News("TensorBoard")
         self._writers: dict[str, Any] = {}

@@ -10,7 +10,7 @@ import numpy as np
 from fedpick.metrics import METRICS, OVER_CLIENTS, Numbers, Payload, check_part, is_accuracy, traffic
 from fedpick.report import Chart, ChartRow, curve, picture, table, to_altair
 from fedpick.results.export import to_frame, write_csv, write_parquet
-from fedpick.results.values import as_table, has_values, of_rows
+from fedpick.results.values import as_table, counted_evaluations, has_values, named_metrics, of_rows
 from fedpick.validation import one_of, require
 
 SHOWN = ("loss", "test_accuracy")  # unless other metrics are named
@@ -164,7 +164,7 @@ class Result:
         check_part("Result", "value", metric, value)
         values = self.metric(metric)
         reached = np.isfinite(values) & (values >= value if self.rises(metric) else values <= value)
-        reached = reached if where is None else reached & where
+        reached &= counted_evaluations(where, len(self.evaluated))
         return np.where(reached.any(axis=1), reached.argmax(axis=1), -1)
 
     @property
@@ -230,7 +230,7 @@ class Result:
         >>> result.plot("loss").to_dict()["title"]["text"]
         '1 runs, 2 rounds'
         """
-        return to_altair(self._chart(metrics or SHOWN))
+        return to_altair(self._chart(named_metrics(metrics, self.metric_names) or SHOWN))
 
     def _chart(self, metrics: tuple[str, ...]) -> Chart:
         """A panel for each metric; a curve is the mean over the seeds, with one standard deviation."""

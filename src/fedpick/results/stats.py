@@ -7,6 +7,7 @@ import numpy as np
 from scipy import special  # type: ignore[import-untyped]
 
 from fedpick.text import shown
+from fedpick.validation import natural, require
 
 
 class Spread(NamedTuple):
@@ -58,6 +59,7 @@ def interval(values: Any, level: float = 0.95, least: float = 0.0) -> Interval:
     >>> print(interval([1.0, 2.0, 3.0]))
     +2.0 [-0.5, +4.5]
     """
+    _check_level("interval", level)
     number, (mean, deviation) = len(values), Spread.of(values)
     if number < 2:
         return Interval(mean, -np.inf, np.inf)
@@ -75,6 +77,8 @@ def sign_test(gained: int, lost: int) -> float:
     >>> sign_test(9, 0)
     0.00390625
     """
+    for name, pairs in (("gained", gained), ("lost", lost)):
+        require("sign_test", name, pairs, "at least 0", lambda number: number >= 0, whole=True, one=True)
     return min(1.0, 2 * float(special.bdtr(min(gained, lost), gained + lost, 0.5)))
 
 
@@ -94,12 +98,19 @@ def median_interval(
     >>> median_interval([3.0, float("nan")])
     (nan, nan, nan)
     """
+    _check_level("median_interval", level)
+    natural("median_interval", "draws", draws)
+    require("median_interval", "seed", seed, "at least 0", lambda number: number >= 0, whole=True, one=True)
     numbers = np.sort(_numbers(values))
     if np.isnan(numbers[-1]):  # of which no median is known
         return (float("nan"),) * 3
     medians = np.sort(numbers[_middles(len(numbers), draws, seed)].sum(axis=0) / 2)
     low, high = (medians[round(q * (draws - 1))] for q in ((1 - level) / 2, (1 + level) / 2))
     return float(_middle(numbers)), float(low), float(high)
+
+
+def _check_level(owner: str, level: Any) -> None:
+    require(owner, "level", level, "above 0 and below 1", lambda part: (part > 0) & (part < 1), one=True)
 
 
 def _numbers(values: Any) -> Any:

@@ -8,6 +8,24 @@ from typing import Any
 import numpy as np
 
 from fedpick.metrics import Numbers
+from fedpick.text import shown
+from fedpick.validation import one_of
+
+
+def named_metrics(metrics: Sequence[Any], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The metrics to plot, each one of those that are known."""
+    for metric in metrics:
+        one_of("Result", "metric", metric, known)
+    return tuple(metrics)
+
+
+def counted_evaluations(where: Any, number: int) -> Numbers:
+    """Which of so many evaluations count; all of them for None."""
+    chosen = np.ones(number, bool) if where is None else np.asarray(where)
+    if chosen.dtype != bool or chosen.shape != (number,):
+        rule = f"True or False for each of the {number} evaluations"
+        raise ValueError(f"Result: where must be {rule}, got {shown(where)}")
+    return chosen
 
 
 def is_value(known: Any, value: Any) -> bool:

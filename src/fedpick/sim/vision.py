@@ -14,6 +14,7 @@ from jaxtyping import Array, PRNGKeyArray
 from fedpick.sim.federation import Federation
 from fedpick.sim.layers import classes_of, flat, uniform_layer
 from fedpick.sim.models import Model, Objective, Params, from_apply
+from fedpick.text import shown
 from fedpick.validation import one_of, owner_name, require
 
 
@@ -41,6 +42,7 @@ class CNN:
     objective: Objective = "cross-entropy"
 
     def __post_init__(self) -> None:
+        _check_widths(self, self.channels)
         for width in self.channels:
             require(self, "channels", width, "at least 1", lambda n: n >= 1, whole=True)
         require(self, "kernel", self.kernel, "an odd number", lambda n: (n >= 1) & (n % 2 == 1), whole=True)
@@ -78,6 +80,7 @@ class ResNet:
     def __post_init__(self) -> None:
         require(self, "blocks", self.blocks, "at least 1", lambda n: n >= 1, whole=True)
         require(self, "groups", self.groups, "at least 1", lambda n: n >= 1, whole=True)
+        _check_widths(self, self.channels)
         for width in self.channels:
             rule = f"multiples of groups={self.groups}"
             require(self, "channels", width, rule, lambda n: (n >= 1) & (n % self.groups == 0), whole=True)
@@ -86,6 +89,11 @@ class ResNet:
     def build(self, federation: Federation) -> Model:
         image = image_shape(self, federation, 2 ** (len(self.channels) - 1))
         return _resnet(image, self.channels, self.blocks, self.groups, classes_of(self, federation), self.objective)
+
+
+def _check_widths(owner: object, channels: object) -> None:
+    if not isinstance(channels, tuple):
+        raise ValueError(f"{owner_name(owner)}: channels must be a tuple of widths, got {shown(channels)}")
 
 
 def image_shape(owner: object, federation: Federation, least: int) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from fedpick.text import shown
 from fedpick.theory.problem import Problem, logistic_problem, quadratic_problem
 from fedpick.theory.selection_probability import check_share
-from fedpick.validation import require
+from fedpick.validation import natural, require
 
 
 def two_clients(a: float, b: float, share: ArrayLike = (0.5, 0.5)) -> Problem:
@@ -88,6 +88,8 @@ def random_logistic(K: int, *, seed: int = 0) -> Problem:
     >>> random_logistic(K=3).optimum.shape
     (12,)
     """
+    K = natural("random_logistic", "K", K)
+    require("random_logistic", "seed", seed, "at least 0", lambda number: number >= 0, whole=True, one=True)
     rng = np.random.default_rng(seed)
     client = np.repeat(np.arange(K), rng.integers(10, 60, K))
     x = rng.normal(size=(len(client), 4)) + rng.normal(size=(K, 4))[client]
