@@ -102,6 +102,8 @@ def test_the_baseline_is_called_the_fastest_where_it_is_but_not_for_sure():
 
 def test_who_is_level_with_the_baseline_is_called_so():
     answer = compared(rand=[30, 40, 35], other=[30, 40, 35]).answer
+    assert answer.startswith("Nothing beats rand for sure. other is just as fast as rand to loss 0.5 (")
+    answer = compared(rand=[30, 40, 35], other=[40, 30, 35]).answer
     assert answer.startswith("Nothing beats rand for sure. other is on average as fast as rand to loss 0.5 (")
     answer = compared(rand=[30], other=[30]).answer
     assert answer == "With one seed nothing is sure. other is just as fast as rand to loss 0.5. Give more seeds."

@@ -100,7 +100,8 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     gain, bound = gains[best], compared.bound(best)
     money = compared.currency
     size = f"it is {bound} {gain.mean:.2f} times as {money.adjective} as {base} to {goal}".replace("  ", " ")
-    always = not np.isfinite(gain.high) or f"{gain.low:.2f} {gain.high:.2f}" == "1.00 1.00"
+    mine, theirs = compared.rows(best, base)
+    always = np.array_equal(compared.spent_of(best)[mine], compared.spent_of(base)[theirs])
     level = f"{best} is {'just' if always else 'on average'} as {money.adjective} as {base} to {goal}"
     level = level if f"{gain.mean:.2f}" == "1.00" else ""
     if not np.isfinite(gain.high):
