@@ -247,6 +247,23 @@ def test_charts_can_be_saved(browser, report):
     assert saved.value.suggested_filename == "worst.svg"
 
 
+@pytest.mark.no_cover
+@pytest.mark.parametrize(
+    ("name", "narrow", "wide"), [("Wien", True, False), ("Mecklenburg-Schwerin", True, True), ("", False, False)]
+)
+def test_names_of_clients_are_slanted_where_they_do_not_fit(browser, tmp_path, name, narrow, wide):
+    report = comparison_report(**SMALL, K=10)
+    names = tuple(f"{place}{name}" for place in range(10))
+    results = tuple(replace(result, clients=names) for result in report.comparison.results)
+    path = tmp_path / "report.html"
+    path.write_text(render_page(replace(report, comparison=replace(report.comparison, results=results))))
+    for width, slanted in ((390, narrow), (1280, wide)):
+        page = Seen(browser, path, viewport={"width": width, "height": 800}).page
+        label = page.locator("#chart-profile .role-axis-label text", has_text="3").first
+        assert ("rotate(-40)" in label.get_attribute("transform")) == slanted
+        assert label.get_attribute("text-anchor") == ("end" if slanted else "middle")
+
+
 def test_hostile_names_are_shown_and_not_run(browser, hostile):
     seen = Seen(browser, hostile, viewport={"width": 390, "height": 800})
     assert seen.wrong == []

@@ -8,14 +8,18 @@ from fedpick.report.palette import COLOURS, Palette
 from fedpick.report.panel_style import GREY, HEIGHT, NAME, SHOWN, colour_of
 
 MOST_NAMES = 40  # of clients along the foot of a chart
+CHARACTER, SLANTED = 7, 18  # pixels, about, of a character and from a slanted name to the next
 
 
 def bars(chart: Chart, palette: Palette, alt: Any, baseline: str, target: float | None) -> Any:
     """Clients side by side: a bar for what has no colour of its own, dots for the strategies."""
     clients = list(dict.fromkeys(row["x"] for row in chart.rows))
     few = len(clients) <= MOST_NAMES
-    long = len(clients) * max(map(len, clients)) > 120  # characters of all names in a row
-    axis = alt.Axis(labels=few, ticks=few, labelAngle=-40 if long else 0, labelLimit=110)
+    room = CHARACTER * len(clients) * (max(map(len, clients)) + 1)  # of all names in a row
+    slant = {"labelAngle": (-40, 0), "labelAlign": ("'right'", "'center'"), "labelBaseline": ("'middle'", "'top'")}
+    names = {name: alt.ExprRef(f"width < {room} ? {narrow} : {wide}") for name, (narrow, wide) in slant.items()}
+    every = f"indexof(domain('x'), datum.value) % ceil({SLANTED * len(clients)} / width) ? '' : datum.label"
+    axis = alt.Axis(labels=few, ticks=few, labelLimit=110, labelExpr=every, **names)
     x = alt.X("x:N", sort=clients, title=chart.x or None, axis=axis, scale=alt.Scale(paddingInner=0.25))
     y = alt.Y("y:Q", title=None, scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=5))
     base = alt.Chart(alt.NamedData(chart.name)).encode(x=x, y=y)
