@@ -267,7 +267,7 @@ def test_a_test_set_that_is_too_small_for_the_target_is_told():
     found = Comparison(("rand", "pow-d"), tuple(results), "test_accuracy", value=0.75)
     assert remarks_on_test_set(found, 40, 0.1) == (
         "The test set has 40 samples: one of them is 2.5 points of accuracy, more than lies between pow-d and rand at "
-        "the end, so that rounds to test accuracy 75.0% hang on single samples.",
+        "the end, so that rounds to test accuracy 75.0%, the target that the page begins with, hang on single samples.",
     )
     assert remarks_on_test_set(found, 1000, 0.1) == ()
     assert remarks_on_test_set(Comparison(found.names, found.results, "loss", value=0.5), 40, 0.7) == ()

@@ -115,7 +115,8 @@ def _too_small(compared: Comparison, samples: int) -> str:
         return ""
     return (
         f"The test set has {counted(samples, 'sample')}: one of them is {100 / samples:.2g} points of accuracy, more "
-        f"than lies between {best} and {base} at the end, so that rounds to {compared.goal} hang on single samples."
+        f"than lies between {best} and {base} at the end, so that rounds to {compared.goal}, the target that the page "
+        "begins with, hang on single samples."
     )
 
 
