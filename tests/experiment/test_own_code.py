@@ -223,15 +223,13 @@ class Third(Liars):
 READING = (
     STRATEGY.format(sign="toward()")
     + """
+from pathlib import Path
 SIGN, TABLE, CALLS, KNOWN = 1, {"scale": 1.0}, 0, {}
 def toward():
     global CALLS
     CALLS += 1
     KNOWN[CALLS] = SIGN * TABLE["scale"]
-    return KNOWN[CALLS]
-def share_above(logits, labels):
-    return jnp.float32(SIGN)
-share_above.higher_is_better = True
+    return KNOWN[CALLS] * len(Path(__file__).suffixes)
 """
 )
 
@@ -246,7 +244,11 @@ def test_a_value_that_own_code_reads_counts_as_it_is(tmp_path, monkeypatch):
     module.TABLE["scale"] = -1.0
     assert played(tmp_path / "runs", module.Ranked(m=2)) == ([2, 3], [2, 3])
     assert len(list((tmp_path / "runs" / "runs").iterdir())) == 3
+    (tmp_path / "other").mkdir()
+    other = importlib.import_module(own_module(tmp_path / "other", monkeypatch, READING))  # of another name and folder
+    assert sum_of_code(other.Ranked) != sum_of_code(module.Ranked)
     module.SIGN, module.TABLE = 1, {"scale": 1.0}
+    assert sum_of_code(other.Ranked) == sum_of_code(module.Ranked)
     assert Experiment(*PROBLEM, module.Ranked(m=2), LOCAL, rounds=3).identity(0) == identity
 
 

@@ -33,13 +33,14 @@ def values_read_by(found: Any, is_own: Callable[[str], bool]) -> str:
     """
     functions = list(_functions(found, is_own, {}))
     changed = {f"{each.__module__}.{name}" for each in functions for name in _changed(each.__code__)}
+    # Without the name of the module, as a file that is renamed or moved has the same content.
     values = {
-        name: _text(value)
+        (name.rpartition(".")[2], _text(value))
         for function in functions
         for name, value in _read(function, is_own)
         if name not in changed and isinstance(value, _PLAIN + _TABLES + (np.ndarray, np.generic, jax.Array))
     }
-    return hashlib.sha256(repr(sorted(values.items())).encode("utf-8", "surrogatepass")).hexdigest() if values else ""
+    return hashlib.sha256(repr(sorted(values)).encode("utf-8", "surrogatepass")).hexdigest() if values else ""
 
 
 def _functions(value: Any, is_own: Callable[[str], bool], seen: dict[int, Any]) -> Iterator[FunctionType]:
@@ -78,12 +79,14 @@ def _is_filled(cell: Any) -> bool:
 def _read(function: FunctionType, is_own: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
     """The names that a function reads from its module, and from modules of one's own there, with their values."""
     module, names = function.__globals__, {name for code in _codes(function.__code__) for name in code.co_names}
-    for name in sorted(_loaded(function.__code__) & module.keys()):
+    for name in sorted(name for name in _loaded(function.__code__) & module.keys() if not name.startswith("__")):
         value = module[name]
         if isinstance(value, ModuleType):
             if is_own(value.__name__):
                 own = vars(value)
-                yield from ((f"{value.__name__}.{part}", own[part]) for part in sorted(names & own.keys()))
+                yield from (
+                    (f"{value.__name__}.{part}", own[part]) for part in sorted(names & own.keys()) if part[:2] != "__"
+                )
         else:
             yield f"{function.__module__}.{name}", value
 
