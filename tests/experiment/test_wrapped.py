@@ -166,7 +166,7 @@ def test_compare_takes_wrappers(tmp_path):
     assert done.exit_code == 0, done.output
     shown = [row["name"] for row in json.loads(done.stdout)["strategies"]]
     assert shown == ["rand", "cooldown(mixture(rand, rpow-d))"]
-    assert "cooldown(mixture(rand, m = 3; rpow-d, m = 3, d = 6)" in (tmp_path / "report.html").read_text()
+    assert "cooldown(mixture(rand, m = 3; rpow-d, m = 3, d = 6, " in (tmp_path / "report.html").read_text()
     wrong = CliRunner().invoke(app, ["compare", "--strategies", "cooldown", "-o", str(tmp_path)])
     assert wrong.exit_code != 0
     assert "as in cooldown(pow-d)" in wrong.output
