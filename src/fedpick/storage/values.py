@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
+MANY = 1_000_000  # numbers of an array that are read one by one
 _TABLES = (list, dict, set, frozenset, tuple)
 _CHANGES = {"append", "extend", "insert", "add", "update", "setdefault", "pop", "popitem", "clear", "remove", "discard"}
 _WRAPPED = (property, staticmethod, classmethod, functools.partial, functools.cached_property, MethodType)
@@ -59,10 +60,9 @@ def _functions(value: Any, is_own: Callable[[str], bool], seen: dict[int, Any]) 
     elif isinstance(value, _WRAPPED):
         names = ("fget", "__func__", "func", "args", "keywords")
         inner = [getattr(value, name) for name in names if hasattr(value, name)]
-    elif isinstance(value, list | tuple):
-        inner = list(value)
-    elif isinstance(value, dict):
-        inner = list(value.values())
+    elif isinstance(value, list | tuple | dict):
+        parts = value.values() if isinstance(value, dict) else value
+        inner = [part for part in parts if not isinstance(part, _PLAIN)]
     elif hasattr(value, "__wrapped__"):
         inner = [value.__wrapped__]
     for part in inner:
@@ -126,8 +126,11 @@ def _text(value: Any) -> str:
     """A value such that equal ones are one text."""
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         array = np.asarray(value)
-        plain = array.tobytes() if array.dtype.kind in "biufcSU" else str(array.dtype).encode()
-        return f"{array.dtype}{array.shape}{hashlib.sha256(plain).hexdigest()}"
+        if array.dtype.kind not in "biufcSU":
+            return f"{array.dtype}{array.shape}"
+        some = array.reshape(-1)[:: 1 + array.size // MANY]  # this is asked often; the sum tells the others
+        total = array.sum() if array.size > MANY and array.dtype.kind in "biufc" else 0
+        return f"{array.dtype}{array.shape}{hashlib.sha256(some.tobytes()).hexdigest()}{total}"
     if isinstance(value, set | frozenset):
         return repr(sorted(map(_text, value)))
     if isinstance(value, dict):
