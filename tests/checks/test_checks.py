@@ -211,6 +211,21 @@ def test_wrong_arguments_of_the_check_itself():
         check_selector(fedpick.LocalLoss())
 
 
+@fedpick.pytree
+class LeavesOneOut(fedpick.Rand):
+    """Never asks the smallest client, which has 1 of 385 samples, and says that it is unbiased."""
+
+    def propose(self, key, state, clients):
+        return clients.available.at[0].set(False)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("m", [1, 3])
+def test_a_small_client_that_is_never_drawn_makes_a_strategy_biased(m):
+    with pytest.raises(LawBrokenError, match="^unbiased "):
+        check_selector(LeavesOneOut(m))
+
+
 def test_clients_that_are_hardly_ever_drawn_do_not_make_a_strategy_biased():
     check_selector(fedpick.Rand(3), 1000)
 

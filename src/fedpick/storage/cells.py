@@ -1,7 +1,6 @@
 """Classes and functions that were typed in, in a notebook or at a prompt: what they are compiled to, as a sum."""
 
 import dataclasses
-import dis
 import functools
 import hashlib
 import os
@@ -12,6 +11,8 @@ from typing import Any
 
 import jax
 import numpy as np
+
+from fedpick.storage.values import loaded_names
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), np.dtype)
 _INNER = ("__wrapped__", "__func__", "func")  # where a decorated function has its own
@@ -67,7 +68,7 @@ def sum_of_cell(found: Any, of_module: Callable[[str], str], strict: bool = True
             names = dict(zip(value.__code__.co_freevars, value.__closure__ or (), strict=True))
             for other, cell in names.items():
                 yield from parts(cell.cell_contents, other)
-            for other in sorted(_globals(value.__code__) & value.__globals__.keys()):
+            for other in sorted(loaded_names(value.__code__) & value.__globals__.keys()):
                 yield other
                 yield from parts(value.__globals__[other], other)
         elif isinstance(value, property):
@@ -105,9 +106,3 @@ def _members(kind: type) -> Iterator[tuple[str, Any]]:
         described = isinstance(part, MemberDescriptorType | GetSetDescriptorType)
         if not (added or described or (name.startswith("__") and not callable(part))):
             yield name, part
-
-
-def _globals(code: CodeType) -> set[str]:
-    """The global names that code loads, and the functions inside it."""
-    own = {line.argval for line in dis.get_instructions(code) if line.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return own.union(*(_globals(part) for part in code.co_consts if isinstance(part, CodeType)))

@@ -79,7 +79,7 @@ def _is_filled(cell: Any) -> bool:
 def _read(function: FunctionType, is_own: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
     """The names that a function reads from its module, and from modules of one's own there, with their values."""
     module, names = function.__globals__, {name for code in _codes(function.__code__) for name in code.co_names}
-    for name in sorted(name for name in _loaded(function.__code__) & module.keys() if not name.startswith("__")):
+    for name in sorted(name for name in loaded_names(function.__code__) & module.keys() if not name.startswith("__")):
         value = module[name]
         if isinstance(value, ModuleType):
             if is_own(value.__name__):
@@ -110,7 +110,8 @@ def _changed(code: CodeType) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _loaded(code: CodeType) -> frozenset[str]:
+def loaded_names(code: CodeType) -> frozenset[str]:
+    """The global names that code loads, and the functions inside it."""
     lines = (line for part in _codes(code) for line in dis.get_instructions(part))
     return frozenset(line.argval for line in lines if line.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
 
