@@ -222,7 +222,7 @@ class LeavesOneOut(fedpick.Rand):
 @pytest.mark.no_cover
 @pytest.mark.parametrize("m", [1, 3])
 def test_a_small_client_that_is_never_drawn_makes_a_strategy_biased(m):
-    with pytest.raises(LawBrokenError, match="^unbiased "):
+    with pytest.raises(LawBrokenError, match=r"^unbiased "):
         check_selector(LeavesOneOut(m))
 
 
