@@ -286,6 +286,7 @@ def test_what_is_no_app_gets_one_sentence(tmp_path, content, sentence):
     ("arguments", "sentence"),
     [
         (("digits",), "TASK must not be given with --app"),
+        (("synthetic",), "TASK must not be given with --app"),
         (("--model", "mlp"), "--model must not be given with --app"),
         (("--set", "round=3"), "must be in the app's run config"),
         (("--set", "rounds=few"), "must be of the type of the app's own, 10, got 'few'"),

@@ -1,5 +1,6 @@
 """Clients that lie in the simulator: what they capture, exactly, and that nothing changes where nobody does."""
 
+import re
 from dataclasses import replace
 from math import comb
 
@@ -147,3 +148,17 @@ def test_strategies_that_go_by_squared_losses_can_be_lied_to(equal):
     for attack in ("inflate", "max"):  # once they have been heard, they have nearly every seat, in every run
         assert (capture[attack] > 0.8).all()
     assert (capture["deflate"] < 0.05).all()
+
+
+@pytest.mark.parametrize(
+    ("liars", "why"),
+    [
+        (Liars(0.2, start=3), "so that nobody lies; give attack="),
+        (Liars(factor=5.0), "so that nobody lies; give attack="),
+        (Liars(0.2, "max", factor=5.0), 'factor=5 has no effect: it is of attack="inflate"'),
+        (Liars(0.2, "max", start=1), "start=1 is after the last of 1 rounds"),
+    ],
+)
+def test_liars_without_an_effect_are_told(equal, liars, why):
+    with pytest.warns(UserWarning, match=f"Liars: .*{re.escape(why)}"):
+        play(equal, Rand(3), liars, rounds=1, every=1, seeds=1)

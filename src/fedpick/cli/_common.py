@@ -20,7 +20,8 @@ from typer.core import TyperCommand
 from fedpick.registry import ROLES
 
 _TASKS = ", ".join(name for name in ROLES["Data"] if name != "arrays")
-Task = Annotated[str, typer.Argument(help=f"{_TASKS}, a .toml file, or your data: .npz, .csv, .parquet, a folder.")]
+TASK = f"{_TASKS}, a .toml file, or your data: .npz, .csv, .parquet, a folder."
+Task = Annotated[str, typer.Argument(help=TASK)]
 X = Annotated[
     list[str] | None, typer.Option("--x", help="Columns of inputs: names with commas, or 'pixel*'; repeatable.")
 ]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedpick.cli._common import (
+    TASK,
     By,
     Client,
     Data,
@@ -17,7 +18,6 @@ from fedpick.cli._common import (
     Quiet,
     Settings,
     Standardize,
-    Task,
     X,
     Y,
     announced,
@@ -34,6 +34,7 @@ from fedpick.cli._progress import RunProgress
 from fedpick.registry import ROLES, split_names
 from fedpick.text import counted, shown
 
+DEFAULT = "synthetic"
 EXAMPLES = """
 Examples:
 
@@ -52,7 +53,7 @@ Examples:
 
 
 def compare(
-    task: Task = "synthetic",
+    task: Annotated[str | None, typer.Argument(help=TASK, show_default=DEFAULT)] = None,
     strategies: Annotated[
         list[str] | None,
         typer.Option(
@@ -132,7 +133,7 @@ def compare(
 
     Runs are stored in the output folder and not run again; an interrupted comparison resumes from there.
     """
-    with cli_errors(debug, output, data=data), announced(f"compare {task if app is None else app}", quiet or as_json):
+    with cli_errors(debug, output, data=data), announced(f"compare {task or app or DEFAULT}", quiet or as_json):
         from fedpick import config
         from fedpick.cli._app import check_app, compare_app
         from fedpick.compare import (
@@ -161,7 +162,7 @@ def compare(
         check_filled("compare", name=name)
         called: Any = {"by": by, "command": command_line()}
         if app is not None or federation or workers:
-            foreign: Any = {"task": task if task != "synthetic" else None, "eta": eta, "tune": tune, "model": model}
+            foreign: Any = {"task": task, "eta": eta, "tune": tune, "model": model}
             foreign |= {"availability": availability, "devices": devices, "deadline": deadline, "failures": failures}
             foreign |= {"metrics": metrics, "objective": objective, "x": x, "y": y, "client": client, "data": data}
             folder = check_app(app, {**foreign, "standardize": standardize or None})
@@ -174,6 +175,7 @@ def compare(
             if failed:
                 raise ValueError(failed)
             return
+        task = task or DEFAULT
         measured, metric = metrics_asked(None if metrics is None else ",".join(metrics), metric, _metrics_of(task))
         choices = Choices(
             strategies=names_given,

@@ -72,17 +72,28 @@ class Liars:
         require(self, "bound", self.bound, "at least 1", lambda x: x >= 1)
         require(self, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
 
-    def warn_of_nobody(self, K: int) -> None:
-        """Warn where liars have something to do, and there are none: a share that is left out is 0.
+    def warn_of_no_effect(self, K: int, rounds: int) -> None:
+        """Warn where a setting has no effect: a share that is left out is 0, and a share alone is an honest baseline.
 
         Args:
             K: The number of clients.
+            rounds: The number of rounds.
         """
-        if (self.attack, self.model_attack, self.size) == ("none", "none", 1.0) or self.who(K).any():
-            return
-        what = "is 0" if self.share == 0 else f"must make at least one of {K} clients, got {self.share:g}"
-        one = f"such as share={max(0.1, 1 / K):.2g}"
-        warnings.warn(f"Liars: share {what}, so that nobody lies; give one, {one}", stacklevel=4)
+        about = (self.attack, self.model_attack, self.size) != ("none", "none", 1.0)
+        why = ""
+        if not about and (self.start or self.factor != Liars.factor):
+            why = (
+                'attack and model_attack are "none" and size is 1, so that nobody lies; give attack="max" or another'
+            )
+        elif about and not self.who(K).any():
+            what = "is 0" if self.share == 0 else f"must make at least one of {K} clients, got {self.share:g}"
+            why = f"share {what}, so that nobody lies; give one, such as share={max(0.1, 1 / K):.2g}"
+        elif about and rounds and self.start >= rounds:
+            why = f"start={self.start} is after the last of {rounds} rounds, so that nobody lies"
+        elif self.factor != Liars.factor and self.attack != "inflate" and self.model_attack != "flip":
+            why = f'factor={self.factor:g} has no effect: it is of attack="inflate" and model_attack="flip"'
+        if why:
+            warnings.warn(f"Liars: {why}", stacklevel=4)
 
     def who(self, K: int) -> Numbers:
         """Who lies.
