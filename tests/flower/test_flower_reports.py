@@ -340,6 +340,17 @@ def test_evaluations_that_cannot_be_used_are_told_with_the_reason(tmp_path, metr
         assert report.comparison.results[0].evaluated.tolist() == [0, 1, 2]
 
 
+def test_a_federation_is_judged_by_its_accuracy_as_compare_app_has_it_or_else_by_its_loss(tmp_path):
+    def evaluation(message, answer):
+        reply = answer()
+        reply.content["metrics"] = MetricRecord({"loss": 1.0, "accuracy": 0.5, "num-examples": 5})
+        return reply
+
+    known = dict.fromkeys(range(6), only("evaluate", evaluation))
+    assert stored(tmp_path / "accuracy", known, evaluate=1.0).comparison.metric == "mean_accuracy"
+    assert stored(tmp_path / "loss", {}, evaluate=1.0).comparison.metric == "loss"
+
+
 def test_evaluations_that_could_not_be_used_before_a_server_resumed_are_told_with_those_since(tmp_path):
     faults = {2: only("evaluate", index_error)}
     for rounds in (2, 5):

@@ -89,7 +89,10 @@ def load_report(
         raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
     wanted = {"metric": metric, "value": value, "by": by, "command": command}
     kinds = {run.about["experiment"].get("data", {}).get("kind") for run in stored.values()}
-    metrics = LOSS_FIRST if kinds & {None, *BY_LOSS} else ("test_accuracy", *LOSS_FIRST)  # as ``compare`` has it
+    if None in kinds:  # of Flower, as ``compare --app`` has it
+        metrics = ACCURACY_FIRST
+    else:  # as ``compare`` has it
+        metrics = LOSS_FIRST if kinds & set(BY_LOSS) else ("test_accuracy", *LOSS_FIRST)
     return _side_by_side(store, stored, metrics, all_runs=True, where=tuple(where), **wanted)
 
 
