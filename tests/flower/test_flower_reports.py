@@ -144,14 +144,13 @@ def test_the_accuracies_of_clients_too(caplog):
         ours.start(grid, zeros(), num_rounds=1, timeout=0.5)
 
 
-def unheard(clients=8, *, fallback="rand", strict=False, faults=None, rounds=3, d=4, **options):
-    """A run of pow-d in which polls have no valid loss."""
+def unheard(clients=8, *, fallback="rand", strict=False, faults=None, rounds=3, d=4, selector=None, **options):
+    """A run of pow-d, or another strategy, in which polls have no valid loss."""
     grid = FakeGrid(plain_app(), range(clients))
     grid.faults = dict.fromkeys(range(clients), only("query.loss", saying(loss=float("nan"))))
     grid.faults |= faults or {}
-    ours = Selecting(
-        FedAvg(fraction_evaluate=0.0), strategy("pow-d", m=2, d=d), wait=0.1, fallback=fallback, outage=30, **options
-    )
+    selector = selector or strategy("pow-d", m=2, d=d)
+    ours = Selecting(FedAvg(fraction_evaluate=0.0), selector, wait=0.1, fallback=fallback, outage=30, **options)
     ours.adapter.check_reports.strict = strict
     try:
         ours.start(grid, zeros(), num_rounds=rounds, timeout=0.5)
@@ -188,6 +187,12 @@ def test_polls_without_a_valid_loss_are_no_trial(fallback):
     ):
         unheard(fallback=fallback, strict=True)
     assert "train" not in {message.metadata.message_type for _, message in unheard.grid.log}  # nobody trains in vain
+
+
+def test_polls_without_a_norm_say_what_gives_it():
+    sentence = r"'query\.loss' messages must be answered with a valid 'norm' for OptimalSampling"
+    with pytest.raises(ValueError, match=rf"{sentence}.*\(no norm of an update, which answer\(train=\.\.\.\) gives\)"):
+        unheard(selector=strategy("ocs", m=2), strict=True)
 
 
 def test_few_in_vain_are_no_reason_to_end_a_trial_and_all_are_at_its_end():

@@ -139,7 +139,7 @@ class Queries(NamedTuple):
             if np.isnan(losses[client]) and read_metric(reply, "budget-spent") == 1:
                 LOG.info("fedpick: the privacy budget of %s is spent", table.identities[client])
             elif np.isnan(losses[client]):
-                faults.append(self._why(reply))
+                faults.append(self._why(reply, kind))
                 LOG.warning("fedpick: %s did not answer the poll: %s", table.identities[client], faults[-1])
                 table.quarantine(client, self.state.rounds, self.options.quarantine, silent=is_silence(reply))
             else:
@@ -248,7 +248,9 @@ class Queries(NamedTuple):
         kind, ttl, group = self.options.query, self.options.poll_timeout, str(self.server_round)
         return Message(content, dst_node_id=node, message_type=kind, ttl=ttl, group_id=group)
 
-    def _why(self, reply: Message | None) -> str:
+    def _why(self, reply: Message | None, kind: Poll | None = None) -> str:
         if reply is None:
             return f"no reply within {self.options.poll_timeout:g} s (poll_timeout)"
-        return error_text(reply) if reply.has_error() else "no valid loss"
+        if reply.has_error():
+            return error_text(reply)
+        return "no norm of an update, which answer(train=...) gives" if kind == "norm" else "no valid loss"

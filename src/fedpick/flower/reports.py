@@ -135,7 +135,8 @@ class ReportCheck:
         which = "norm" if self.selector.poll == "norm" else name
         rule = f"{kind!r} messages must be answered with a valid {which!r} for {owner}, which polls"
         got = f"got none from the {len(asked)} clients that were asked{f' ({self.fault})' if self.fault else ''}"
-        raise ValueError(f"Selecting: {rule}, {got}; see the app's {kind!r} handler, and poll_loss and loss_range")
+        where = f"see the app's {kind!r} handler{', and poll_loss and loss_range' if which != 'norm' else ''}"
+        raise ValueError(f"Selecting: {rule}, {got}; {where}")
 
     def check_sent(self, wrapped: Wrapped, sent: int, selected: int, history: History) -> None:
         """Say once that the strategy inside trains fewer than were selected, as one does that draws nodes by itself.
