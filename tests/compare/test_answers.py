@@ -101,6 +101,26 @@ def test_with_one_seed_nothing_is_sure(value, rand, fast, words):
     assert chart is None or "95 %" not in chart.text
 
 
+def test_nobody_is_called_the_fastest_without_whom_misses_a_seed_and_is_sooner_else():
+    rand, pow_d = made_up([30, 31, 32, 30, 29] * 2), made_up([10] * 9 + [None])
+
+    def told(rounds):
+        return Comparison(("rand", "afl", "pow-d"), (rand, made_up(rounds), pow_d), value=0.5).answer
+
+    sooner = " pow-d gets there with 9 of 10 seeds, but sooner: with a median of 10 rounds against 30."
+    slow, level = told([60, 61, 62, 60, 59] * 2), told([25, 31, 30, 28, 29, 30, 29, 30, 31, 30])
+    assert "rand is the fastest with 10 of 10 seeds; the next is afl: it is 0.50 times" in slow and slow.endswith(
+        sooner
+    )
+    assert "The fastest with 10 of 10 seeds is afl: it is 1.04 times" in level and level.endswith(sooner)
+
+
+def test_who_ends_better_than_a_baseline_that_wins_is_told():
+    late = made_up([60, 61, 62, 60, 59], last=0.01)
+    words = Comparison(("rand", "A"), (made_up([30, 31, 32, 30, 29]), late), value=0.5).answer
+    assert words.startswith("rand wins.") and words.endswith(" But A ends better, at 0.01 against 0.2.")
+
+
 @pytest.mark.parametrize(("rand", "words"), [([60, 20, 40], "The fastest is cheap:"), ([60, 61, 62], "cheap wins:")])
 def test_of_two_that_are_equally_fast_the_one_that_sends_less_is_first(rand, words):
     found = compared(rand=rand, dear=[30, 30, 31], cheap=[30, 30, 31])
@@ -160,6 +180,8 @@ def test_which_d_is_said_as_far_as_the_runs_know_it():
     assert sweep(0.5, rand=[30, 31], d3=[40, 41], d6=[50, 51]).text.startswith(
         "No d beats rand; of these, d = 3 is the fastest here."
     )
+    sure = sweep(0.5, rand=[30, 31, 32, 30, 29], d3=[15, 16, 14, 15, 15], d6=[2, 60, 5, 9, 4])
+    assert sure.text == "d = 3 wins. d = 6 may be better, but that is less sure: 4.13 times as fast as rand."
     one = sweep(0.5, rand=[60], d3=[20], d6=[30])
     assert one.text == "With one seed nothing is sure. d = 3 is the fastest here."
     assert one.charts[0].text.endswith("with its 95 % interval where it is known.")

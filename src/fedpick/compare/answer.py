@@ -104,11 +104,13 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     always = np.array_equal(compared.spent_of(best)[mine], compared.spent_of(base)[theirs])
     level = f"{best} is {'just' if always else 'on average'} as {money.adjective} as {base} to {goal}"
     level = level if f"{gain.mean:.2f}" == "1.00" else ""
+    sooner = _sooner(compared, best, gain.mean)
     if not np.isfinite(gain.high):
         words = level if level and not bound else f"{_first(compared, best, gain.mean)}: {size}"
         if all(seeds_of(compared, name) == 1 for name in others):
             return f"{words}."
-        return f"Nothing beats {base} for sure. {words} (one seed, with which nothing is sure)."
+        words = f"{words} (one seed, with which nothing is sure)"
+        return f"Nothing beats {base} for sure. {words}.{sooner}"
     number = seeds_of(compared, best)
     paired = f"95 % sure over {number} paired seeds"
     paired += f" and {len(others)} comparisons" if len(others) > 1 else ""
@@ -136,15 +138,15 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         use = _use(compared, best, near, gains, f"gets there with fewer seeds than {best}")
         return f"{words}{_better_end(compared, best)}{_level(compared, best, near)}{use}"
     if all(gains[name].high < 1 and compared.bound(name) in ("", "at most") for name in others):
-        return f"{base} wins. The next is {best}: {size} ({sure})."
+        return f"{base} wins. The next is {best}: {size} ({sure}).{_better_end(compared, base)}"
     if level and not bound:
-        return f"Nothing beats {base} for sure. {level} ({sure})."
+        return f"Nothing beats {base} for sure. {level} ({sure}).{sooner}"
     first = _first(compared, best, gain.mean)
     if not np.isfinite(compared.rounds_of(base)).any():  # then the factor says when its runs ended, and no more
         why = "" if compared.by == "rounds" else f", but their runs do not end after as many {money.unit}"
-        return f"Nothing beats {base} to {goal} for sure. {first}{why}."
+        return f"Nothing beats {base} to {goal} for sure. {first}{why}.{sooner}"
     between = f" ({sure})" if gain.low <= 1 else ""  # above 1, it would seem sure, and is no lower bound
-    return f"Nothing beats {base} for sure. {first}: {size}{between}."
+    return f"Nothing beats {base} for sure. {first}: {size}{between}.{sooner}"
 
 
 def _price(compared: Compared, name: str) -> str:
@@ -178,31 +180,50 @@ def _seeds(compared: Compared, name: str) -> str:
 def _first(compared: Compared, best: str, times: float) -> str:
     """Who is first, as far as the runs that do not get there allow to say it."""
     base, superlative, bound = compared.baseline, compared.currency.superlative, compared.bound(best)
+    sooner = bool(_sooner(compared, best, times))
     if times > 1 and bound in ("", "at least"):
-        return f"The {superlative} is {best}"
+        return f"The {superlative}{f' with {_seeds(compared, best)}' if sooner else ''} is {best}"
     if times <= 1 and bound in ("", "at most"):
-        return f"{base} is the {superlative} here; the next is {best}"
+        with_all = f"with {_seeds(compared, base)}" if sooner else "here"
+        return f"{base} is the {superlative} {with_all}; the next is {best}"
     plain, mine = _seeds(compared, base), _seeds(compared, best)
     mine = mine.split()[0] if plain.split()[2:] == mine.split()[2:] else mine
     return f"{base} gets there with {plain} and {best} with {mine}"
 
 
+def _sooner(compared: Compared, best: str, times: float) -> str:
+    """Who gets there with fewer seeds than the best, and yet sooner at the median than who is called the fastest."""
+    first, words = best if times > 1 else compared.baseline, ""
+    often = {name: np.isfinite(compared.rounds_of(name)).mean() for name in compared.names}
+    for name in compared.names:
+        mine, theirs = medians(compared, name, first)
+        if name not in (first, best) and often[name] < often[best] and mine < theirs:
+            amounts = f"{compared.currency.amount(mine)} against {compared.currency.text(theirs)}"
+            words += f" {name} gets there with {_seeds(compared, name)}, but sooner: with a median of {amounts}."
+    return words
+
+
 def _better_end(compared: Compared, best: str) -> str:
-    """Where the baseline surely ends better than the winner, or it alone finite: who is first need not stay there."""
-    base, metric = compared.baseline, compared.metric
-    if compared.of(best).rounds != compared.of(base).rounds:
-        return ""
-    mine, theirs = compared.rows(best, base)
-    ends = [compared.of(name).metric(metric)[rows, -1] for name, rows in ((best, mine), (base, theirs))]
-    lost = int((~np.isfinite(ends[0])).sum())
-    if lost and np.isfinite(ends[1]).all() and not compared.of(best).real:
-        runs = f"{lost} of {counted(len(mine), 'run')} of {best}"
-        return f" But {runs} {'ends' if lost == 1 else 'end'} at no finite value."
-    gap = interval((ends[0] - ends[1]) * (1 if compared.of(base).rises(metric) else -1))
-    if not gap.high < 0:  # nor where there is one seed
-        return ""
-    mean, plain = (f"{100 * end.mean():.1f} %" if is_accuracy(metric) else f"{end.mean():.3g}" for end in ends)
-    return f" But {base} ends better, at {plain} against {mean}."
+    """Where another surely ends better than the winner, or it alone finite: who is first need not stay there.
+
+    A winner is compared with the baseline, and a baseline that wins with all others.
+    """
+    base, metric, words = compared.baseline, compared.metric, ""
+    rivals = [base] if best != base else [name for name in compared.names if name != base]
+    for rival in rivals:
+        if compared.of(best).rounds != compared.of(rival).rounds:
+            continue
+        mine, theirs = compared.rows(best, rival)
+        ends = [compared.of(name).metric(metric)[rows, -1] for name, rows in ((best, mine), (rival, theirs))]
+        lost = int((~np.isfinite(ends[0])).sum())
+        if lost and np.isfinite(ends[1]).all() and not compared.of(best).real:
+            runs = f"{lost} of {counted(len(mine), 'run')} of {best}"
+            return f" But {runs} {'ends' if lost == 1 else 'end'} at no finite value."
+        gap = interval((ends[0] - ends[1]) * (1 if compared.of(base).rises(metric) else -1), _each(rivals))
+        if gap.high < 0:  # not where there is one seed
+            mean, plain = (f"{100 * end.mean():.1f} %" if is_accuracy(metric) else f"{end.mean():.3g}" for end in ends)
+            words += f" But {rival} ends better, at {plain} against {mean}."
+    return words
 
 
 def _by_end(compared: Compared, others: list[str]) -> str:

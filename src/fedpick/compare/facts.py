@@ -9,6 +9,7 @@ from fedpick.compare.charts import Section
 from fedpick.compare.comparison import Comparison
 from fedpick.compare.report import ComparisonReport
 from fedpick.compare.summary import CURRENCIES, SIGNS, is_vague, medians
+from fedpick.compare.targets import winner_of
 from fedpick.config import Plain
 from fedpick.experiment import differences, kind_of
 from fedpick.report import Chart, ChartRow, dot
@@ -183,10 +184,16 @@ def _which(compared: Comparison, word: str, rows: Sequence[ChartRow]) -> str:
         return f"Which {word} is best for {compared.goal} is not known: too few runs get there."
     if compared.answer.startswith(NONE):
         return f"Which {word} is best is not known, as there is no answer."
-    best = max(rows, key=lambda row: float(row["y"]))
+    most = max(rows, key=lambda row: float(row["y"]))
+    best = next((row for row in rows if row["name"] == winner_of(compared)), most)
     if best["sign"] not in ("", SIGNS["at least"]):  # a run of its own is not there; the others' are upper bounds
         return f"Which {word} is the {superlative} is not known: some runs do not reach {compared.goal}."
     said = f"{word} = {best['x']} is the {superlative} here."
+    if best is not most:
+        times = f"{compared.bound(str(most['name']))} {most['y']:.2f} times as {compared.currency.adjective}".strip()
+        return (
+            f"{word} = {best['x']} wins. {word} = {most['x']} may be better, but that is less sure: {times} as {base}."
+        )
     said = said if best["y"] > 1 else f"No {word} beats {base}; of these, {said}"
     if any(seeds_of(compared, str(row["name"])) == 1 for row in rows):
         return f"With one seed nothing is sure. {said}"

@@ -82,9 +82,7 @@ class Liars:
         about = (self.attack, self.model_attack, self.size) != ("none", "none", 1.0)
         why = ""
         if not about and (self.start or self.factor != Liars.factor):
-            why = (
-                'attack and model_attack are "none" and size is 1, so that nobody lies; give attack="max" or another'
-            )
+            why = 'attack and model_attack are "none" and size is 1, so that nobody lies; give attack="max" or another'
         elif about and not self.who(K).any():
             what = "is 0" if self.share == 0 else f"must make at least one of {K} clients, got {self.share:g}"
             why = f"share {what}, so that nobody lies; give one, such as share={max(0.1, 1 / K):.2g}"
