@@ -24,8 +24,13 @@ from fedpick.results import Result, concatenate
 from fedpick.storage import RunStore, StoredRun
 
 LOG = logging.getLogger("fedpick")
-LOSS_FIRST = ("loss", "test_accuracy", "test_loss", "mean_accuracy")  # one that was measured, where none is named
-ACCURACY_FIRST = ("test_accuracy", "mean_accuracy", "loss", "test_loss")
+LOSS_FIRST: tuple[str, ...] = (
+    "loss",
+    "test_accuracy",
+    "test_loss",
+    "mean_accuracy",
+)  # one that was measured, where none is named
+ACCURACY_FIRST: tuple[str, ...] = ("test_accuracy", "mean_accuracy", "loss", "test_loss")
 
 
 def load_report(
@@ -89,10 +94,8 @@ def load_report(
         raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
     wanted = {"metric": metric, "value": value, "by": by, "command": command}
     kinds = {run.about["experiment"].get("data", {}).get("kind") for run in stored.values()}
-    if None in kinds:  # of Flower, as ``compare --app`` has it
-        metrics = ACCURACY_FIRST
-    else:  # as ``compare`` has it
-        metrics = LOSS_FIRST if kinds & set(BY_LOSS) else ("test_accuracy", *LOSS_FIRST)
+    metrics = LOSS_FIRST if kinds & set(BY_LOSS) else ("test_accuracy", *LOSS_FIRST)  # as ``compare`` has it
+    metrics = ACCURACY_FIRST if None in kinds else metrics  # as ``compare --app`` has it
     return _side_by_side(store, stored, metrics, all_runs=True, where=tuple(where), **wanted)
 
 
