@@ -24,12 +24,8 @@ from fedpick.results import Result, concatenate
 from fedpick.storage import RunStore, StoredRun
 
 LOG = logging.getLogger("fedpick")
-LOSS_FIRST: tuple[str, ...] = (
-    "loss",
-    "test_accuracy",
-    "test_loss",
-    "mean_accuracy",
-)  # one that was measured, where none is named
+# One that was measured, where none is named.
+LOSS_FIRST: tuple[str, ...] = ("loss", "test_accuracy", "test_loss", "mean_accuracy")
 ACCURACY_FIRST: tuple[str, ...] = ("test_accuracy", "mean_accuracy", "loss", "test_loss")
 
 
