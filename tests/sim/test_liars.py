@@ -88,6 +88,21 @@ def test_a_claim_of_size_counts_no_more_than_twice_the_largest_honest_one(equal,
     assert runs["2"].mean() < 1.5 * 2 / (K + 1)
 
 
+def test_who_lies_about_no_size_leaves_all_sizes_as_they_are():
+    sizes = jnp.array([200.0] + [5.0] * 7)  # of an honest client, and of one that lies
+    assert Liars(0.125).who(8).nonzero()[0].tolist() == [7]
+
+    def counted(t=0, **options):
+        return Liars(0.125, start=3, **options).lies().sizes(sizes, t).tolist()
+
+    for options in ({"attack": "max"}, {"model_attack": "flip"}):
+        assert counted(t=5, **options) == sizes.tolist()
+    assert counted(size=1e12) == sizes.tolist(), "nobody lies before the start"
+    claims = counted(t=3, size=1e12)
+    assert claims[0] == 200 and claims[7] == 400
+    assert counted(attack="max", bound=2.0)[0] == 10, "a bound that is given is a defence for all clients and rounds"
+
+
 @pytest.mark.slow
 def test_a_flipped_update_hurts_and_no_update_does_not(equal):
     losses = {}

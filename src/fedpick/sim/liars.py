@@ -23,6 +23,7 @@ ModelAttack = Literal["none", "flip", "idle"]
 MOST = 1e30  # the loss that "max" says
 QUANTILE = 0.9  # of the honest answers, which "just-above" exceeds
 ABOVE = 1.1  # times
+BOUND = 2.0  # of sizes, where they are lied about
 
 
 @pytree
@@ -33,10 +34,13 @@ class Liars:
     ("max"), a little more than what nine of ten honest clients say ("just-above", which no liar could know so exactly),
     0 ("deflate", to be left alone), or nothing after training, as if nobody had asked ("silent", which keeps the first
     rank in strategies that try everybody once). A loss counts from the lowest value of the objective (0; -1 for
-    minus-probability): ten times the truth is ten times as far above it. Their sizes are ``size`` times the truth, and
-    count as far as ``bound`` lets them: as on Flower, no more than so many times the largest size that is surely
-    honest. The model that they send is the update with its sign changed, ``factor`` times as large ("flip"), or no
-    update ("idle").
+    minus-probability): ten times the truth is ten times as far above it. Their sizes are ``size`` times the truth. The
+    model that they send is the update with its sign changed, ``factor`` times as large ("flip"), or no update ("idle").
+
+    With a ``bound`` no client counts more than so many times the largest size that is surely honest, as on Flower; that
+    cuts a large honest client, too. Unless it is given, it is 2 in the rounds in which sizes are lied about, and other
+    lies leave all sizes as they are. One that is given holds in all rounds, whatever is lied about: compare it with
+    honest clients under the same bound (``Liars(share, bound=...)``).
 
     Args:
         share: Share of the clients that lie, by default none of them.
@@ -45,7 +49,7 @@ class Liars:
         start: The first round in which they lie.
         factor: Of "inflate" and "flip".
         size: Times their size that they claim.
-        bound: As for ``sampling.size_bound``; infinity believes everything.
+        bound: As for ``sampling.size_bound``; infinity believes everything, None is 2 where sizes are lied about.
         seed: Who lies.
 
     >>> Liars(share=0.4, attack="max").who(5).sum()
@@ -59,7 +63,7 @@ class Liars:
     _: dataclasses.KW_ONLY
     factor: float = 10.0
     size: float = 1.0
-    bound: float = 2.0
+    bound: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -69,7 +73,8 @@ class Liars:
         require(self, "start", self.start, "at least 0", lambda n: n >= 0, whole=True)
         require(self, "factor", self.factor, "above 0 and at most 1e6", lambda x: (x > 0) & (x <= 1e6))
         require(self, "size", self.size, "above 0 and at most 1e20", lambda x: (x > 0) & (x <= 1e20))
-        require(self, "bound", self.bound, "at least 1", lambda x: x >= 1)
+        if self.bound is not None:
+            require(self, "bound", self.bound, "at least 1", lambda x: x >= 1)
         require(self, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
 
     def warn_of_no_effect(self, K: int, rounds: int) -> None:
@@ -109,7 +114,8 @@ class Liars:
         """
         times = {"none": 1.0, "idle": 0.0, "flip": -self.factor}[self.model_attack]
         numbers = (self.share, self.start, self.seed, get_args(Attack).index(self.attack), self.factor)
-        return Lies(*map(jnp.asarray, (*numbers, self.size, self.bound, times, lowest)))
+        bound, bounded = (self.bound, 0) if self.bound is not None else (BOUND if self.size != 1 else np.inf, self.start)
+        return Lies(*map(jnp.asarray, (*numbers, self.size, bound, bounded, times, lowest)))
 
     def capture(self, result: Result) -> Numbers:
         """The part of all weight in the averages that the liars had, for each run: share, where nothing helps them."""
@@ -158,7 +164,7 @@ class Liars:
 class Lies(NamedTuple):
     """What liars do, as numbers: ``attack`` is the place of its name, ``times`` what the update is multiplied by.
 
-    ``lowest`` is the lowest value that a loss can take.
+    ``bounded`` is the first round in which sizes are bounded, ``lowest`` is the lowest value that a loss can take.
     """
 
     share: Array
@@ -168,6 +174,7 @@ class Lies(NamedTuple):
     factor: Array
     size: Array
     bound: Array
+    bounded: Array
     times: Array
     lowest: Array
 
@@ -179,7 +186,8 @@ class Lies(NamedTuple):
     def sizes(self, size: Float[Array, " K"], t: Any) -> Float[Array, " K"]:
         """How large each client counts in round t, after what it claims and how far that is believed."""
         claimed = jnp.where(self.now(t, size.shape[0]), size * self.size.astype(jnp.float32), size)
-        return jnp.minimum(claimed, sampling.size_bound(claimed, self.bound))
+        bound = jnp.where(jnp.asarray(t, jnp.int32) >= self.bounded, sampling.size_bound(claimed, self.bound), jnp.inf)
+        return jnp.minimum(claimed, bound)
 
     def answers(self, losses: Float[Array, " K"], t: Any) -> Float[Array, " K"]:
         """What the clients answer to a poll; NaN for those that are not asked.
