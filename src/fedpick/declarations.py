@@ -28,7 +28,7 @@ FLAGS = (
     "skips_poll", "one_key", "weights_sum_to_1", "fills_seats", "unbiased", "candidates_by_share", "highest_loss_first",
     "nonnegative_losses",
 )  # fmt: skip
-MORE = ("asks", "disguise", "question", "explain", "status")  # methods that a strategy may have
+MORE = ("asks", "disguise", "encode", "question", "explain", "status")  # methods that a strategy may have
 
 
 def check_strategy(owner: object, selector: Any, name: str = "selector") -> None:

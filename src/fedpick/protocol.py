@@ -119,7 +119,8 @@ class Selector(Protocol[State]):
     are refused. One that decides more than the seats may have ``explain(before, after)``, a sentence on what changed
     between two states or None, and ``status(state)``, named numbers; the record of a federation holds both.
     ``asks(state, candidates)`` polls only some candidates; ``disguise(key, state, losses, clients)`` is what clients
-    say instead of their losses, and ``question(state)`` a number that they are told before (see ``Private``).
+    say instead of their losses, ``encode(state, losses)`` the same without noise, as liars say it, and
+    ``question(state)`` a number that they are told before (see ``Private``).
 
     >>> from fedpick import Rand
     >>> selector: Selector[tuple[()]] = Rand(m=2)
@@ -245,19 +246,33 @@ def polled(selector: Selector[Any], candidates: Mask, state: Any = None) -> Mask
 
 
 def disguised(
-    selector: Selector[Any], key: PRNGKeyArray, state: Any, losses: Float[Array, " n"], clients: Int[Array, " n"]
+    selector: Selector[Any],
+    key: PRNGKeyArray,
+    state: Any,
+    losses: Float[Array, " n"],
+    clients: Int[Array, " n"],
+    lying: Bool[Array, " n"] | None = None,
 ) -> Float[Array, " n"]:
-    """What simulated honest clients say of their losses: the truth, unless the strategy lets them disguise it.
+    """What simulated clients say of their losses: the truth, unless the strategy lets them disguise it.
+
+    Who lies says in the strategy's terms what it claims, without noise.
 
     Args:
         selector: The strategy.
         key: The round's key for the poll, or for training.
         state: The strategy's memory.
-        losses: The true losses, NaN for silence.
+        losses: The true losses, or those that are claimed, NaN for silence.
         clients: Whose they are.
+        lying: Whose losses are claimed.
     """
-    disguise = getattr(selector, "disguise", None)
-    return losses if disguise is None else disguise(jax.random.fold_in(key, _DISGUISE), state, losses, clients)
+    disguise, encode = getattr(selector, "disguise", None), getattr(selector, "encode", None)
+    if disguise is None:
+        return losses
+    said: Float[Array, " n"] = disguise(jax.random.fold_in(key, _DISGUISE), state, losses, clients)
+    if lying is None:
+        return said
+    claimed = losses if encode is None else encode(state, losses)
+    return jnp.where(lying & ~jnp.isnan(losses), claimed, said)
 
 
 def check_clients(owner: object, clients: Clients) -> Clients:

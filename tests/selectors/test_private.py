@@ -8,6 +8,7 @@ import scipy.stats
 
 import fedpick
 from fedpick import AFL, Clients, Cooldown, OptimalSampling, PowerOfChoice, Private, Report, Selection, pick, round_keys
+from fedpick.protocol import disguised
 from fedpick.sim import Federation, Liars, Local, Logistic, simulate
 
 KEY, DRAWS = jax.random.key(0), 40_000
@@ -162,6 +163,39 @@ def test_a_liar_is_no_more_than_a_yes(data):
     liars = Liars(0.1, "max")
     plain, private = (play(data, s, 200, seeds=4, liars=liars) for s in (PowerOfChoice(3, 12), _private(12)))
     assert liars.capture(private).mean() < 0.7 * liars.capture(plain).mean()
+
+
+@pytest.mark.parametrize(
+    ("liars", "answer"),
+    [
+        (Liars(0.5, "inflate", factor=10.0), 1.0),  # 0.7 is below the threshold of 2, 7 above: yes
+        (Liars(0.5, "inflate", factor=2.0), 0.0),
+        (Liars(0.5, "max"), 1.0),
+        (Liars(0.5, "deflate"), 0.0),
+        (Liars(0.5, model_attack="flip"), None),  # the truth, disguised
+        (Liars(0.5, size=2.0), None),
+        (Liars(0.5, "silent"), None),
+    ],
+)
+def test_liars_answer_of_the_loss_that_they_claim_without_noise(liars, answer):
+    private, K, who = Private(PowerOfChoice(1, 2), epsilon=1.0), 2000, jnp.arange(2000, dtype=jnp.int32)
+    state = private.init(K)._replace(log_threshold=jnp.log(jnp.float32(2)))
+    lies, losses = liars.lies(), jnp.full(K, 0.7, jnp.float32)
+    honest = disguised(private, KEY, state, losses, who)
+    said = disguised(private, KEY, state, lies.answers(losses, 0), who, lies.claimed(0, K))
+    expected = honest if answer is None else jnp.where(lies.mask(K), answer, honest)
+    np.testing.assert_array_equal(said, expected)
+
+
+def test_who_tells_the_truth_about_losses_disguises_it_in_the_simulator(data):
+    private, options = Private(PowerOfChoice(3, 6, "stale"), epsilon=1.0), {"rounds": 60, "seeds": 2}
+    sized = play(data, private, liars=Liars(0.2, size=1.0 + 1e-6), **options)
+    honest = play(data, private, **options)
+    np.testing.assert_array_equal(sized.records["clients"], honest.records["clients"])
+    inflating = Liars(0.2, "inflate", factor=1 + 1e-6)
+    polls = Private(PowerOfChoice(3, 12), epsilon=100.0)
+    lied, told = (play(data, polls, liars=liars, **options) for liars in (inflating, Liars()))
+    np.testing.assert_array_equal(lied.records["clients"], told.records["clients"])
 
 
 def _private(d):

@@ -118,13 +118,25 @@ class Private(Around):
         """
         epsilon = jnp.asarray(self.epsilon, jnp.float32)
         if self.mechanism == "bit":
-            lies = jax.random.uniform(key, losses.shape, jnp.float32) < jax.nn.sigmoid(-epsilon)
-            said = ((losses > jnp.exp(state.log_threshold)) ^ lies).astype(jnp.float32)
+            flips = jax.random.uniform(key, losses.shape, jnp.float32) < jax.nn.sigmoid(-epsilon)
+            bits = self.encode(state, losses)
+            said = jnp.where(flips, 1 - bits, bits)
         else:
             clip = jnp.asarray(self.clip, jnp.float32)
             noise = jax.random.laplace(key, losses.shape, jnp.float32) * clip / epsilon
             said = jnp.maximum(jnp.clip(losses, 0, clip) + noise, 0)
         return jnp.where(jnp.isnan(losses) | self._spent(state.answers)[clients], jnp.nan, said)
+
+    def encode(self, state: Discretion, losses: Float[Array, " n"]) -> Float[Array, " n"]:
+        """What a client says of a loss that adds no noise: yes or no with "bit", else any number, which nobody cuts.
+
+        Args:
+            state: The memory.
+            losses: The losses.
+        """
+        if self.mechanism == "laplace":
+            return losses
+        return (losses > jnp.exp(state.log_threshold)).astype(jnp.float32)
 
     def select(
         self, key: PRNGKeyArray, state: Discretion, clients: Clients, candidates: Mask, losses: Losses

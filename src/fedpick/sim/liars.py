@@ -225,6 +225,10 @@ class Lies(NamedTuple):
         """Who lies in round t, of K clients."""
         return self.mask(K) & (jnp.asarray(t, jnp.int32) >= self.start)
 
+    def claimed(self, t: Any, K: int) -> Bool[Array, " K"]:
+        """Whose losses are lies in round t; who only sends another update, or claims another size, tells the truth."""
+        return self.now(t, K) & ~self._is("none") & ~self._is("silent")
+
     def _is(self, attack: Attack) -> Bool[Array, ""]:
         return self.attack == get_args(Attack).index(attack)
 

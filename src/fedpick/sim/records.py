@@ -49,14 +49,17 @@ class Choice(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the seats made of a decision: the new model, and what is known of each seat, NaN where it did not return."""
+    """What the seats made of a decision: the new model, and what is known of each seat, NaN where it did not return.
+
+    ``claimed`` are the seats whose losses are lies.
+    """
 
     params: Params
     server: Any
     chosen: Float[Array, " K"]
     seats: dict[str, Array]
     poll_duration: Float[Array, ""]
-    lying: Bool[Array, " m"] | None = None
+    claimed: Bool[Array, " m"] | None = None
 
 
 class Request(NamedTuple):

@@ -146,8 +146,9 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
             return kind.answers(federation, model, local, params=params, asked=asked, key=key, t=t)
 
         answers = spread_candidates(answer, (federation, setup.model, local, params, key, now), asked)
-        answers = disguised(selector, key, state, answers, jnp.arange(K, dtype=jnp.int32))
+        claimed = None if setup.lies is None else setup.lies.claimed(t, K)
         answers = answers if setup.lies is None else setup.lies.answers(answers, t)
+        answers = disguised(selector, key, state, answers, jnp.arange(K, dtype=jnp.int32), claimed)
         if not kind.trains:
             return answers
         duration = setup.devices.poll_seconds(kind.samples(count, local), model_bytes, kind.trains)
@@ -198,9 +199,9 @@ def work(
         alone = functools.partial(train, federation, setup.model, local, **options)
         trained = inspect(lambda key, client: alone(client=client, key=key), own_keys, selection)
 
-    told, lying = trained.loss, None
+    told, claimed = trained.loss, None
     if setup.lies is not None:
-        told, lying = setup.lies.reports(trained.loss, seated, t, K), setup.lies.now(t, K)[seated]
+        told, claimed = setup.lies.reports(trained.loss, seated, t, K), setup.lies.claimed(t, K)[seated]
         trained = trained._replace(params=setup.lies.updates(trained.params, progress.params, seated, t, K))
     samples = local.samples(count)
     seconds = setup.devices.train_seconds(samples, model_bytes)
@@ -222,7 +223,7 @@ def work(
     train_time = jnp.where(filled, jnp.minimum(duration, deadline), jnp.float32(0)).max()
     seen: dict[str, Any] = {"loss": told, "duration": duration}
     if trained.square_loss is not None:
-        seen["square_loss"] = trained.square_loss if lying is None else squares_of(told, trained)
+        seen["square_loss"] = trained.square_loss if claimed is None else squares_of(told, trained)
     if request.measured & UPDATES:
         changes = jax.tree.map(lambda new, old: new - old[None], trained.params, before)
         labels = federation.classes
@@ -233,7 +234,7 @@ def work(
         chosen=progress.chosen.at[line].add(weights, mode="drop"),
         seats={name: jnp.where(back.reshape(-1, *[1] * (x.ndim - 1)), x, jnp.nan) for name, x in seen.items()},
         poll_duration=poll_time,
-        lying=lying,
+        claimed=claimed,
     )
     return outcome, Record(
         clients=jnp.where(back | (selection.clients <= UNWEIGHTED), selection.clients, -1),
@@ -261,8 +262,7 @@ def learn(selector: Selector[Any], state: Any, choice: Choice, outcome: Outcome)
     }
     known = {name: part for name, part in {**outcome.seats, **of_round}.items() if name in needs(selector)}
     told, key = outcome.seats["loss"], jax.random.wrap_key_data(choice.train, impl="threefry2x32")
-    said = disguised(selector, key, state, told, jnp.maximum(choice.selection.clients, 0))
-    said = said if outcome.lying is None else jnp.where(outcome.lying, told, said)
+    said = disguised(selector, key, state, told, jnp.maximum(choice.selection.clients, 0), outcome.claimed)
     return selector.observe(state, choice.selection, Report(said, **known))
 
 
