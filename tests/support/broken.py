@@ -52,6 +52,33 @@ class TiesById(PowerOfChoice):
 
 
 @broken("law 6")
+class EmptySeatIsTheLastClient(PowerOfChoice):
+    def init(self, num_clients):
+        return jnp.full(num_clients, 1e9, jnp.float32)
+
+    def observe(self, state, selection, report):
+        return state.at[selection.clients].set(jnp.nan_to_num(report.loss))
+
+
+@broken("law 6")
+class EmptySeatForgetsTheLastClient(EmptySeatIsTheLastClient):
+    def init(self, num_clients):
+        return jnp.full(num_clients, jnp.nan, jnp.float32)
+
+    def observe(self, state, selection, report):
+        return state.at[selection.clients].set(report.loss)
+
+
+@broken("law 6")
+class EmptySeatCounts(EmptySeatIsTheLastClient):
+    def init(self, num_clients):
+        return jnp.zeros(num_clients, jnp.int32)
+
+    def observe(self, state, selection, report):
+        return state.at[selection.clients].add(1)
+
+
+@broken("law 6")
 class SilentClientsEligible(PowerOfChoice):
     def select(self, key, state, clients, candidates, losses):
         return PowerOfChoice.select(self, key, state, clients, candidates, jnp.nan_to_num(losses))
