@@ -160,6 +160,30 @@ def least_clients(selector: Any) -> int:
     return max(selector.m or 1, 1 if d is None else int(d.max()), *map(least_clients, held))
 
 
+def too_few_rested(selector: Any, K: int, played: int) -> str | None:
+    """The sentence that a strategy has fewer clients to choose among than it means to, because others rest; or None.
+
+    Args:
+        selector: The strategy, or one that holds such a ``Cooldown``.
+        K: The number of clients.
+        played: How many rounds are played before the last one.
+
+    >>> from fedpick import Cooldown, PowerOfChoice
+    >>> too_few_rested(Cooldown(PowerOfChoice(m=3, d=12), rounds=5), K=20, played=100)
+    'Cooldown: K - m rounds = 20 - 15 rested clients must be at least d=12, or all of them are candidates'
+    """
+    resting = known(getattr(selector, "resting", None))
+    if resting is None:
+        held = (*getattr(selector, "selectors", ()), getattr(selector, "selector", None))
+        return next(filter(None, (too_few_rested(each, K, played) for each in held if each is not None)), None)
+    m, d, most = selector.m, least_clients(selector), int(resting.max())
+    rested = K - min(most, m * played)
+    rule = f"{owner_name(selector)}: K - m rounds = {K} - {most} rested clients must be"
+    if rested <= m < K:
+        return f"{rule} more than m={m}, or those that have rested longest have the seats, whatever their losses"
+    return f"{rule} at least d={d}, or all of them are candidates" if rested < d < K else None
+
+
 def of_nonnegative_losses(selector: Any) -> str | None:
     """The name of a strategy whose choice means something for losses of at least 0 alone, itself or held; or None.
 

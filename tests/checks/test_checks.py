@@ -29,6 +29,8 @@ CHECKED_ALIKE = ALIKE | {
     "cooldown",
 }
 FAULTS_ALIKE = {
+    "EmptySeatCounts": "EmptySeatIsTheLastClient",
+    "EmptySeatForgetsTheLastClient": "EmptySeatIsTheLastClient",
     "LowestLossFirst": "StaleLossNotInfiniteAtFirst",
     "KeyReusedBetweenProposeAndSelect": "KeyOfItsOwn",
     "WeightsBySizeTwice": "WeightsDoNotSumToOne",
@@ -144,6 +146,12 @@ def test_what_stands_for_another_fault_is_caught_by_the_same_law():
     for left_out, stands in FAULTS_ALIKE.items():
         assert stands not in FAULTS_ALIKE
         assert BROKEN[left_out][1] == BROKEN[stands][1]
+
+
+def test_an_empty_seat_is_not_the_last_client():
+    selector, _ = BROKEN["EmptySeatIsTheLastClient"]
+    with pytest.raises(LawBrokenError, match="last client where a seat is empty; an empty seat is client -1"):
+        check_selector(selector)
 
 
 def test_the_message_names_the_law_and_the_inputs():

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpick import Cooldown, PowerOfChoice, Rand
+from fedpick import Cooldown, Credits, PowerOfChoice, Rand
 from fedpick.sim import (
     IID,
     MLP,
@@ -332,6 +332,23 @@ def test_fewer_available_than_d_is_said():
             rounds=4,
             availability=Trace(there),
         )
+
+
+@pytest.mark.parametrize(
+    ("selector", "said"),
+    [
+        (Cooldown(PowerOfChoice(1, 2)), "4 - 5 rested clients must be more than m=1, or those that have rested longest"),
+        (Credits(Cooldown(PowerOfChoice(1, 3), rounds=2)), "4 - 2 rested clients must be at least d=3, or all of them"),
+    ],
+)
+def test_a_rest_after_which_losses_decide_nothing_is_said(selector, said):
+    def play(rounds):
+        data, options = Quadratic(4, 2).federation(), {"rounds": rounds, "progress": False}
+        simulate(data, QuadraticModel(), selector, Local(1, 1, 1e-4), **options)
+
+    with pytest.warns(UserWarning, match=f"simulate: Cooldown: K - m rounds = {said}"):
+        play(6)
+    play(2)  # in which fewer clients rest: no warning
 
 
 @pytest.mark.no_cover

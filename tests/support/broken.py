@@ -56,6 +56,12 @@ class EmptySeatIsTheLastClient(PowerOfChoice):
     def init(self, num_clients):
         return jnp.full(num_clients, 1e9, jnp.float32)
 
+    def propose(self, key, state, clients):
+        return sampling.race(key, weight(clients), self.d)
+
+    def select(self, key, state, clients, candidates, losses):
+        return sampling.seat(*sampling.top_k(key, losses, candidates & ~jnp.isnan(losses), self.m))
+
     def observe(self, state, selection, report):
         return state.at[selection.clients].set(jnp.nan_to_num(report.loss))
 

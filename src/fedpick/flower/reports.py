@@ -16,7 +16,7 @@ from fedpick.flower.privacy import GRID
 from fedpick.flower.replies import error_text, printable, read_metric
 from fedpick.flower.selection import Choice
 from fedpick.flower.wrapped import Wrapped
-from fedpick.protocol import Losses, Report, Selection, Selector, needs, of_nonnegative_losses
+from fedpick.protocol import Losses, Report, Selection, Selector, needs, of_nonnegative_losses, too_few_rested
 from fedpick.text import counted
 
 LOG = logging.getLogger("flwr.fedpick")
@@ -40,6 +40,7 @@ class ReportCheck:
         )  # whether clients are to disguise their losses; False once it is said
         self.spent = False  # whether a client was silent because its privacy budget is spent, as it may be
         self.fewer = False  # whether it is said that the strategy inside trains fewer than were selected
+        self.rests = False  # whether it is said that too few clients have rested
         self.fault = ""  # why a client did not answer, the last time
 
     def __call__(
@@ -137,6 +138,20 @@ class ReportCheck:
         got = f"got none from the {len(asked)} clients that were asked{f' ({self.fault})' if self.fault else ''}"
         where = f"see the app's {kind!r} handler{', and poll_loss and loss_range' if which != 'norm' else ''}"
         raise ValueError(f"Selecting: {rule}, {got}; {where}")
+
+    def check_rest(self, clients: int, server_round: int, history: History) -> None:
+        """Say once that a ``Cooldown`` leaves so few clients that losses decide little or nothing.
+
+        Args:
+            clients: How many are there.
+            server_round: The round, from 1.
+            history: Where it is noted.
+        """
+        said = None if self.rests else too_few_rested(self.selector, clients, server_round - 1)
+        if said is not None:
+            self.rests = True
+            LOG.warning("fedpick: %s", said)
+            history.pending.append(said)
 
     def check_sent(self, wrapped: Wrapped, sent: int, selected: int, history: History) -> None:
         """Say once that the strategy inside trains fewer than were selected, as one does that draws nodes by itself.

@@ -117,6 +117,7 @@ class Adapter:
             arrays, choice = self.state.arrays, choose(self.selector, queries)
             self.recovery.judge(self.state, server_round)
         self.check_reports.check_poll(self.state.history.rows, choice, len(self.state.clients))
+        self.check_reports.check_rest(choice.available, server_round, self.state.history)
         nodes = {i: self.state.clients.node_of[client] for i, client in choice.seats.items()}
         messages: dict[int, Message] = {}
         if nodes and self.wrapped.setting("fraction_train", 1.0) != 0:  # 0: the strategy trains nobody

@@ -82,7 +82,8 @@ class Cooldown(Around):
     Whatever losses they report, L clients train at most L ceil(T / (rounds + 1)) times in T rounds, with
     m (rounds + 1) clients or more that are always there: a bound on the seats that liars can take, and on the bias of
     any strategy. Where fewer than m rested clients are there, those that have rested longest are let in, ties broken
-    at random, so that m clients are available. A seat counts even if its
+    at random, so that m clients are available: the strategy has nothing to choose then, and its losses decide nothing.
+    Keep K - m rounds above m, and no less than d. A seat counts even if its
     client fails or is silent: silence does not shorten the rest.
 
     Args:
@@ -100,6 +101,12 @@ class Cooldown(Around):
     def __post_init__(self) -> None:
         check_held(self, "selector", self.selector, seats=True)
         require(self, "rounds", self.rounds, "at least 0", lambda n: n >= 0, whole=True)
+
+    @property
+    def resting(self) -> int | Int[Array, ""]:
+        """How many clients rest in a round, m rounds, once it has been played for so long."""
+        assert self.m is not None
+        return self.m * self.rounds
 
     def init(self, num_clients: int) -> Rest:
         return Rest(self.selector.init(num_clients), jnp.zeros(num_clients, jnp.int32))

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedpick.form import WEIGHTS, form_of
 from fedpick.metrics import METRICS, check_part
-from fedpick.protocol import check_fields, check_strategy, init_key, round_keys
+from fedpick.protocol import check_fields, check_strategy, init_key, round_keys, too_few_rested
 from fedpick.purity import is_own, trace_again
 from fedpick.results import Result, idle_runs, idle_sentence
 from fedpick.sim.availability import Devices, Failures
@@ -217,6 +217,13 @@ def warn_of_small_clients(federation: Federation, local: Local) -> None:
     if small and local.batches == "distinct" and local.b > 1:
         which = f"{small} of {count.size} clients"
         warnings.warn(f"simulate: b={local.b} is more than {which} hold; they use all they have", stacklevel=3)
+
+
+def warn_of_long_rests(selector: Any, K: int, rounds: int) -> None:
+    """Warn where a ``Cooldown`` leaves so few of K clients that losses decide little or nothing."""
+    said = too_few_rested(selector, K, rounds - 1)
+    if said is not None:
+        warnings.warn(f"simulate: {said}", stacklevel=3)
 
 
 def cut_batches(local: Local, largest: int) -> Local:

@@ -126,6 +126,7 @@ def simulate(
     if jit:
         preflight.check_schedule(local)
     preflight.warn_of_small_clients(data, local)
+    preflight.warn_of_long_rests(selector, data.num_clients, rounds)
     liars.warn_of_no_effect(data.num_clients, rounds)
     local = preflight.cut_batches(local, data.largest)
     # Names and sizes that the program does not need must not make it another program.
