@@ -330,6 +330,18 @@ def test_a_sweep_is_not_compared_as_one_strategy():
     assert Comparison(("rand", "pow-d"), (made_up([60, 60]), swept.where(d=3))).answer
 
 
+def test_the_target_is_of_the_rounds_in_which_an_accuracy_was_measured():
+    rand = made_up([50, 60], accuracy=0.1)
+    rand.metrics["test_accuracy"][:, 40:] = 0.75
+    rand.metrics["test_accuracy"][:, np.arange(rand.metrics["test_accuracy"].shape[1]) % 3 > 0] = np.nan
+    assert Comparison(("rand",), (rand,), "test_accuracy").threshold == 0.75
+    rand.metrics["test_accuracy"][:, 70:] = np.nan  # as where clients stop to report it
+    assert Comparison(("rand",), (rand,), "test_accuracy").threshold == 0.75
+    rand.metrics["test_accuracy"][1] = np.nan
+    found = Comparison(("rand",), (rand,), "test_accuracy")
+    assert found.goal_with_source == "test accuracy 75.0%, which 1 of 2 runs of rand reaches"
+
+
 def test_a_lucky_accuracy_of_the_baseline_is_no_target():
     rand = made_up([50, 60], accuracy=0.1)
     rand.metrics["test_accuracy"][:, 40:] = 0.8

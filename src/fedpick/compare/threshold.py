@@ -8,13 +8,14 @@ from fedpick.metrics import Numbers
 
 
 def default_target(values: Numbers, rises: bool, says_nothing: Callable[[float], bool]) -> float:
-    """What every run of the baseline reaches, rounded to three digits.
+    """What every run of the baseline reaches, rounded to three digits; runs in which nothing was measured say nothing.
 
     Where most runs begin with it, it is the easiest that one of them reaches and most do not begin with, if there is
     any.
 
     Args:
-        values: The metric of the baseline's runs at each evaluation, [R, E].
+        values: The metric of the baseline's runs at each evaluation, [R, E]; NaN where it was not measured, as
+            federations may measure another one more often.
         rises: Whether higher is better.
         says_nothing: Whether most runs begin with a value.
 
@@ -22,14 +23,15 @@ def default_target(values: Numbers, rises: bool, says_nothing: Callable[[float],
     0.701
     >>> default_target(np.array([[1.0, 0.5], [3.0, 2.0]]), False, lambda value: value >= 1)
     0.5
+    >>> default_target(np.array([[0.1, 0.4, np.nan, 0.6, np.nan]]), True, lambda value: value <= 0.1)
+    0.6
     """
     sign = -1 if rises else 1
     signed = sign * values  # better the lower it is
-    known = np.where(np.isfinite(signed), signed, np.inf)
+    measured = [run[np.isfinite(run)] for run in signed if np.isfinite(run).any()]
     # The best of many noisy accuracies is luck, and the baseline's luck must not be the target: its last quarter.
-    last = known[:, -max(1, known.shape[1] // 4) :].mean(axis=1)
-    ends = last if rises else known.min(axis=1)
-    easiest = sorted(set(ends.tolist()), reverse=True)
+    ends = [float(run[-max(1, len(run) // 4) :].mean() if rises else run.min()) for run in measured]
+    easiest = sorted(set(ends), reverse=True) or [np.inf]
     found = [sign * _rounded(end, signed[:, 0].min()) + 0.0 for end in easiest]  # not -0
     return next((each for each in found if not says_nothing(each)), found[0])
 
