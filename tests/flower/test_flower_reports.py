@@ -11,7 +11,8 @@ from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 from fedpick import LocalLoss, Private, strategy
 from fedpick.compare import load_report
 from fedpick.flower import OutageError, Selecting
-from fedpick.flower.history import server_metrics
+from fedpick.flower.evaluations import server_metrics
+from fedpick.flower.history import History
 
 BY_SIZE = LocalLoss(by_size=True)
 
@@ -88,14 +89,46 @@ def test_other_strategies_hear_negative_losses_in_silence(caplog):
 
 
 def test_an_accuracy_in_per_cent_is_said_and_left_out_and_refused_in_a_trial(caplog):
-    record = MetricRecord({"loss": 0.5, "accuracy": 70.4})
-    found = server_metrics(record)
+    record, history = MetricRecord({"loss": 0.5, "accuracy": 70.4}), History()
+    found = server_metrics(record, history)
     assert found["test_loss"] == 0.5
     assert found["test_accuracy"] != found["test_accuracy"]
-    assert "an accuracy must be between 0 and 1, got 70.4 from an evaluation: is it in per cent?" in caplog.text
+    assert "accuracies are in per cent, and must be between 0 and 1 (losses are used)" in caplog.text
     with pytest.raises(ValueError, match=r"must be between 0 and 1, got 70\.4"):
-        server_metrics(record, strict=True)
-    assert server_metrics(MetricRecord({"loss": 0.5, "accuracy": 1.0}), strict=True)["test_accuracy"] == 1.0
+        server_metrics(record, history, strict=True)
+    exact = MetricRecord({"loss": 0.5, "accuracy": 1.0000001})
+    assert server_metrics(exact, History(), strict=True)["test_accuracy"] == 1.0
+
+
+def test_accuracies_in_per_cent_that_begin_at_1_or_below_are_forgotten_also_at_a_resume(tmp_path):
+    def play(rounds):
+        ours = Selecting(FedAvg(fraction_evaluate=0.0), strategy("rand", m=2), clients=4, wait=0.1, folder=tmp_path)
+        values = [0.97, 0.98, 4.0, 9.0, 0.5]
+        ours.start(
+            FakeGrid(plain_app(), range(4)), zeros(), rounds, timeout=0.5,
+            evaluate_fn=lambda t, arrays: MetricRecord({"accuracy": values[t]}),
+        )  # fmt: skip
+        return [ours.history.measured[t]["test_accuracy"] for t in range(rounds + 1)]
+
+    assert play(1) == [0.97, 0.98]
+    assert np.isnan(play(3)).all()
+    assert np.isnan(play(4)).all()
+    report = load_report(tmp_path)
+    assert "evaluations on the server could not be used: accuracies are in per cent" in " ".join(report.remarks)
+    assert "loss" not in report.comparison.answer
+
+
+def test_one_client_without_an_accuracy_or_with_one_in_per_cent_does_not_take_that_of_all(caplog):
+    grid = FakeGrid(plain_app(), range(4))
+    accuracies = {0: 0.2, 1: 0.4, 2: 55.0}
+    grid.faults = {k: only("evaluate", saying(eval_acc=value)) for k, value in accuracies.items()}
+    ours = Selecting(FedAvg(), strategy("rand", m=2), clients=4, wait=0.1)
+    ours.start(grid, zeros(), num_rounds=2, timeout=0.5)
+    assert ours.history.measured[2]["mean_accuracy"] == pytest.approx(0.3)
+    assert ours.history.measured[2]["worst_accuracy"] == 0.2
+    counts = dict(ours.history.unusable)
+    assert counts["clients", "without an accuracy, which others report"] == 2
+    assert counts["clients", "the accuracy is not between 0 and 1: is it in per cent? (a loss is used)"] == 2
 
 
 @pytest.mark.parametrize(
@@ -109,7 +142,7 @@ def test_an_accuracy_in_per_cent_is_said_and_left_out_and_refused_in_a_trial(cap
     ],
 )
 def test_the_loss_and_the_accuracy_of_an_evaluation_are_those_of_the_test_data(record, loss, accuracy):
-    found = server_metrics(MetricRecord(record))
+    found = server_metrics(MetricRecord(record), History())
     for name, value in (("test_loss", loss), ("test_accuracy", accuracy)):
         assert found[name] == value or (value is None and found[name] != found[name])
 
@@ -138,7 +171,7 @@ def test_the_accuracies_of_clients_too(caplog):
     ours.start(grid, zeros(), num_rounds=1, timeout=0.5)
     assert ours.history.measured[1]["loss"] > 0
     assert ours.history.measured[1]["mean_accuracy"] != ours.history.measured[1]["mean_accuracy"]
-    assert "got 72 from an evaluation" in caplog.text
+    assert "accuracies are in per cent" in caplog.text
     ours.adapter.check_reports.strict = True
     with pytest.raises(ValueError, match="between 0 and 1, got 72"):
         ours.start(grid, zeros(), num_rounds=1, timeout=0.5)

@@ -22,7 +22,7 @@ def fault_of(compared: Compared, name: str) -> str:
         return "not evaluated"
     if not np.isfinite(values[-1]):
         return "not finite"
-    return "nothing to learn" if np.nanmax(np.abs(values)) < 1e-6 else "did not fall"
+    return "nothing to learn" if not is_accuracy(metric) and np.nanmax(np.abs(values)) < 1e-6 else "did not fall"
 
 
 def _got_better(compared: Compared, name: str) -> bool:
@@ -59,10 +59,14 @@ def _learnt(compared: Compared, name: str) -> str:
 
 
 def _curve(result: Result, metric: str) -> Numbers:
-    """A metric at each evaluation, the mean over the seeds; without those at the end at which others were measured."""
+    """A metric at each evaluation, the mean over the seeds; without those at the end at which others were measured.
+
+    A model that has come to NaN has an accuracy too: where that is unknown, it was not measured.
+    """
     values: Numbers = result.metric(metric).mean(axis=0)
     losses = [result.metric(name)[:, -1] for name in ("loss", "test_loss")]
-    if np.isfinite(values).any() and not np.isfinite(values[-1]) and any(np.isfinite(loss).all() for loss in losses):
+    unmeasured = is_accuracy(metric) or any(np.isfinite(loss).all() for loss in losses)
+    if np.isfinite(values).any() and not np.isfinite(values[-1]) and unmeasured:
         return values[: np.flatnonzero(np.isfinite(values))[-1] + 1]
     return values
 
@@ -87,11 +91,13 @@ def _sentence(compared: Compared, fault: str, names: list[str], base_learns: boo
     if fault == "not evaluated":
         return f"Nothing was evaluated in the runs of {who}, so that nobody knows what they learnt."
     if fault == "not finite":
-        values = _curve(compared.of(names[0]), _learnt(compared, names[0]))
+        metric = _learnt(compared, names[0])
+        values = _curve(compared.of(names[0]), metric)
         finite = np.flatnonzero(np.isfinite(values))
         first = int(compared.of(names[0]).evaluated[finite[-1] + 1 if finite.size else 0])
         since = f" after round {first}" if len(names) == 1 else ""
-        return f"The loss of {who} did not stay finite{since}: try a smaller learning rate, or standardised inputs."
+        what = "loss" if metric.endswith("loss") else metric.replace("_", " ")
+        return f"The {what} of {who} did not stay finite{since}: try a smaller learning rate, or standardised inputs."
     if fault == "nothing to learn":
         return f"The loss of {who} is 0 from the start: there is nothing to learn, as with one label only."
     metric = _judged(compared, names[0])

@@ -84,6 +84,7 @@ class ServerState:
                 )
         history = History.from_entries(entries, int(state.facts["rounds"]))
         history.unusable.update({(where, why): n for where, why, n in state.facts.get("unusable", ())})
+        history.forget_accuracies()  # which the journal still has
         return cls(
             ArrayRecord({name: Array(values) for name, values in group("model").items()}),
             clients,

@@ -6,27 +6,23 @@ clients come from Flower's evaluation on clients, ``test_loss`` and ``test_accur
 
 import logging
 import math
-import re
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from flwr.app import Message, MetricRecord
 from numpy.typing import NDArray
 
-from fedpick.flower.replies import read_metric
-from fedpick.metrics import METRICS, OVER_CLIENTS, Payload, traffic
+from fedpick.metrics import METRICS, Payload, traffic
 from fedpick.protocol import Selector
 
 LOG = logging.getLogger("flwr.fedpick")
 COUNTS = ("available", "polled", "trained", "returned")
 EVALUATED = "eval_clients"  # how many clients an evaluation is of
 EVALUATORS = "eval_clients_checksum"  # and which
-WORDS = {"loss": ("loss",), "acc": ("accuracy", "acc")}  # what a name must contain -> what it may be as a whole
-PREFIXES = ("test", "eval", "evaluation", "val", "valid", "validation", "server", "central", "centralized", "global")
+ACCURACIES = {"clients": ("mean_accuracy", "worst_accuracy"), "the server": ("test_accuracy",)}  # of whose evaluations
+PER_CENT = "accuracies are in per cent, and must be between 0 and 1 (losses are used)"
 COSTS = ("poll_samples", "train_samples", "seconds")
 
 
@@ -73,6 +69,20 @@ class History:
     def measure(self, values: Mapping[str, float]) -> None:
         """Enter metrics that were measured after the rounds played so far."""
         self.measured.setdefault(len(self.rows), {}).update(values)
+
+    def count_unusable(self, where: str, why: str, number: int = 1) -> None:
+        """Count evaluations on the clients or the server that cannot be used; each reason is said once."""
+        if not number:
+            return
+        if not self.unusable[where, why]:
+            LOG.warning("fedpick: an evaluation on %s cannot be used: %s", where, why)
+        self.unusable[where, why] += number
+
+    def forget_accuracies(self) -> None:
+        """Forget the accuracies of those whose accuracies are in per cent: the first may be 1 or less."""
+        for where, names in ACCURACIES.items():
+            for values in self.measured.values() if self.unusable[where, PER_CENT] else ():
+                values |= {name: math.nan for name in names if name in values}
 
     def unusable_entries(self) -> list[list[Any]]:
         """The evaluations that could not be used as plain data: where, why, and how many."""
@@ -181,99 +191,6 @@ class History:
         costs = {name: _finite(math.fsum(getattr(row, name) for row in self.rows)) for name in COSTS}
         costs = {**traffic(polled, trained, returned, model_bytes=model_bytes, payload=payload), **costs}
         return {"rounds": len(self.rows), "final": final, "costs": costs}
-
-
-def client_metrics(replies: Sequence[Message], key: str, strict: bool = False) -> dict[str, float]:
-    """The metrics over clients; ``loss`` weighs them by the metric ``key``, in all others each client counts once.
-
-    An accuracy that is not between 0 and 1 is an error where this is ``strict``, and else it is said and left out.
-    """
-    weights = [read_metric(reply, key) for reply in replies]
-    records = [next(iter(reply.content.metric_records.values())) for reply in replies]
-    loss, accuracy = (np.array([_find(record, word) for record in records]) for word in ("loss", "acc"))
-    values = {"loss": loss, "accuracy": np.array([_part(each, strict) for each in accuracy])}
-    over_clients = {name: float(function(values[measured])) for name, (measured, function) in OVER_CLIENTS.items()}
-    return {"loss": float(np.average(loss, weights=weights)), **over_clients, EVALUATED: len(replies)}
-
-
-def evaluators(identities: Sequence[str | None]) -> dict[str, float]:
-    """A number for whom an evaluation is of, whatever their order.
-
-    >>> evaluators(["name=a", "name=b"]) == evaluators(["name=b", "name=a"]) != evaluators(["name=a", "name=c"])
-    True
-    """
-    return {EVALUATORS: zlib.crc32("\n".join(sorted(map(str, identities))).encode())}
-
-
-def eval_losses(replies: Sequence[Message], clients: Mapping[str, int]) -> dict[int, float]:
-    """The losses that evaluations report, by client; NaN where one is not finite.
-
-    ``clients`` has the client of each message that counts, by its id.
-    """
-    senders = {reply.metadata.reply_to_message_id: loss for reply in replies for loss in _eval_loss(reply)}
-    return {clients[name]: loss for name, loss in senders.items() if name in clients}
-
-
-def is_known(metrics: Mapping[str, Any], training: bool = True) -> bool:
-    """Whether there is a number that is a model's loss or accuracy."""
-    return any(_named(metrics, word, training) is not None for word in WORDS)
-
-
-def _eval_loss(reply: Message) -> list[float]:
-    """The loss that an evaluation reports; none where it reports none."""
-    records = list(reply.content.metric_records.values()) if reply.has_content() else []
-    numbers = [{key: value for key, value in record.items() if isinstance(value, int | float)} for record in records]
-    return [_find(record, "loss") for record in numbers[:1] if _named(record, "loss") is not None]
-
-
-def server_metrics(record: MetricRecord, strict: bool = False) -> dict[str, float]:
-    """The metrics that the server's own evaluation gives; accuracies as in ``client_metrics``."""
-    accuracy = _part(_find(record, "acc", training=False), strict)
-    return {"test_loss": _find(record, "loss", training=False), "test_accuracy": accuracy}
-
-
-def has_loss(record: MetricRecord) -> bool:
-    """Whether the server's own evaluation gives a loss, be it NaN."""
-    return _named(record, "loss", training=False) is not None
-
-
-def _part(accuracy: float, strict: bool) -> float:
-    """The accuracy, NaN where it is not between 0 and 1."""
-    if math.isnan(accuracy) or 0 <= accuracy <= 1:
-        return accuracy
-    said = f"Selecting: an accuracy must be between 0 and 1, got {accuracy:g} from an evaluation: is it in per cent?"
-    if strict:
-        raise ValueError(said)
-    LOG.warning("%s It is left out", said)
-    return math.nan
-
-
-def _named(metrics: Mapping[str, Any], word: str, training: bool = True) -> str | None:
-    """The name of the number that is a model's loss or accuracy; None where there is none.
-
-    It is the one that has just this name, or it with a prefix such as test or eval; or else the first that contains it,
-    and one of training only where there is no other, if at all.
-
-    >>> _named({"train_loss": 9.0, "top5_loss": 2.0, "eval_loss": 1.0}, "loss")
-    'eval_loss'
-    """
-
-    def rank(name: str) -> int:
-        first, *rest = re.split(r"[^a-z0-9]+", name.lower())
-        known = WORDS[word]
-        if "train" in name.lower():
-            return 3
-        return 0 if first in known and not rest else 1 if first in PREFIXES and rest[-1:] and rest[-1] in known else 2
-
-    found = [key for key, value in metrics.items() if word in key.lower() and isinstance(value, int | float)]
-    found = [key for key in found if training or rank(key) < 3]
-    return min(found, key=rank) if found else None
-
-
-def _find(metrics: Mapping[str, Any], word: str, training: bool = True) -> float:
-    """That number, such as eval_loss; NaN where there is none."""
-    name = _named(metrics, word, training)
-    return math.nan if name is None else float(metrics[name])
 
 
 def _finite(number: float) -> float | None:

@@ -193,9 +193,7 @@ def usable_evaluations(replies: Iterable[Message], clients: Mapping[str, int], k
     usable = [reply for reply in usable if _credible(_metrics(reply))]
     if not any(read_metric(reply, key) for reply in usable):
         return []
-    usable.sort(key=lambda reply: clients[reply.metadata.reply_to_message_id])
-    _drop_uncommon_metrics(usable)
-    return usable
+    return sorted(usable, key=lambda reply: clients[reply.metadata.reply_to_message_id])
 
 
 def unify_names(updates: Sequence[Message], arrays_key: str) -> None:
@@ -251,7 +249,7 @@ def weigh(
             _metrics(reply)[key] = weight
             if abs(total - 1) > 1e-5:
                 scale(reply, model, total)
-    _drop_uncommon_metrics(updates)
+    drop_uncommon_metrics(updates)
 
 
 def _scale(array: Array, before: NDArray[Any], factor: float) -> Array:
@@ -275,7 +273,7 @@ def _credible(metrics: MetricRecord) -> bool:
     return all(abs(number) <= LARGEST for part in parts for number in part)
 
 
-def _drop_uncommon_metrics(replies: Sequence[Message]) -> None:
+def drop_uncommon_metrics(replies: Sequence[Message]) -> None:
     """Remove metrics that not all replies have in one form, and give the records one name: strategies require it."""
     shapes = [{key: np.shape(value) for key, value in _metrics(reply).items()} for reply in replies]
     common = {key for key, shape in shapes[0].items() if all(other.get(key) == shape for other in shapes)}

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from flwr.app import Message, MetricRecord
 
-from fedpick.flower.history import History, RoundRow, is_known
+from fedpick.flower.evaluations import is_known
+from fedpick.flower.history import History, RoundRow
 from fedpick.flower.options import Options
 from fedpick.flower.privacy import GRID
 from fedpick.flower.replies import error_text, printable, read_metric
@@ -182,7 +183,7 @@ class ReportCheck:
         """
         used = {id(reply) for reply in usable}
         for reply in (reply for reply in replies if id(reply) not in used):
-            self._unusable("clients", _why_unusable(reply, key), history)
+            history.count_unusable("clients", _why_unusable(reply, key))
         if not usable and any(_why_unusable(reply, key) == NOT_NUMBERS for reply in replies):
             history.measure({"loss": math.nan})
         self.check_names([next(iter(reply.content.metric_records.values())) for reply in usable], "clients", history)
@@ -198,12 +199,7 @@ class ReportCheck:
         for record in records:
             if not is_known(record, training=where == "clients"):
                 names = ", ".join(sorted(set(record) - {"num-examples"})) or "nothing"
-                self._unusable(where, printable(f"without a loss or an accuracy among {names}"), history)
-
-    def _unusable(self, where: str, why: str, history: History) -> None:
-        if not history.unusable[where, why]:
-            LOG.warning("fedpick: an evaluation on %s cannot be used: %s", where, why)
-        history.unusable[where, why] += 1
+                history.count_unusable(where, printable(f"without a loss or an accuracy among {names}"))
 
     def _missing(self, memory: Any, selection: Selection, report: Report, replies: Sequence[Message]) -> str:
         """The name of a metric that the strategy learns from and no reply has; "" where there is none."""

@@ -13,7 +13,8 @@ from flwr.serverapp.strategy import Strategy
 
 from fedpick.flower.checkpoint import Checkpointer, ServerState
 from fedpick.flower.clients import ClientTable
-from fedpick.flower.history import History, client_metrics, eval_losses, evaluators, has_loss, server_metrics
+from fedpick.flower.evaluations import client_metrics, eval_losses, evaluators, has_loss, server_metrics
+from fedpick.flower.history import History
 from fedpick.flower.messages import AppId, FilteredGrid, changed, messages_by_seat
 from fedpick.flower.options import Options
 from fedpick.flower.queries import Queries
@@ -21,6 +22,7 @@ from fedpick.flower.recovery import Recovery
 from fedpick.flower.replies import (
     bound_examples,
     check_update,
+    drop_uncommon_metrics,
     is_silence,
     keep_whole,
     trained_loss,
@@ -218,7 +220,9 @@ class Adapter:
             return None
         bound_examples(usable, key, self.options.size_cap)
         who = [table.identities[clients[reply.metadata.reply_to_message_id]] for reply in usable]
-        self.state.history.measure(client_metrics(usable, key, self.check_reports.strict) | evaluators(who))
+        history = self.state.history
+        history.measure(client_metrics(usable, key, history, self.check_reports.strict) | evaluators(who))
+        drop_uncommon_metrics(usable)
         return self.inside.aggregate_evaluate(server_round, usable)
 
     def record_evaluations(self, evaluate: Evaluate) -> Evaluate:
@@ -227,8 +231,9 @@ class Adapter:
         def evaluate_and_record(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             found = None if server_round < self.skip else evaluate(server_round, arrays)
             if found is not None:
-                self.check_reports.check_names([found], "the server", self.state.history)
-                self.state.history.measure(measured := server_metrics(found, self.check_reports.strict))
+                history = self.state.history
+                self.check_reports.check_names([found], "the server", history)
+                history.measure(measured := server_metrics(found, history, self.check_reports.strict))
                 if server_round == self.state.rounds and has_loss(found):
                     self.state.watch.hear("server", {SERVER: measured["test_loss"]}, server_round)
                     self.recovery.judge(self.state, server_round)
