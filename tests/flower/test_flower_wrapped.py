@@ -1,13 +1,15 @@
 """The strategy inside is untouched: handed the same clients, it gives exactly what it gives without us."""
 
+import math
+
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord
 from flwr.clientapp.mod import adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp import strategy as flower
 from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 
-from fedpick import PowerOfChoice
+from fedpick import PowerOfChoice, strategy
 from fedpick.flower import Selecting
 
 NODES = {"min_train_nodes": 3, "min_available_nodes": 3, "fraction_evaluate": 0.0}
@@ -123,3 +125,57 @@ def test_an_attribute_that_is_called_strategy_and_is_none_is_no_layer():
         strategy = "mean"
 
     assert len(Selecting(Mine(), PowerOfChoice(m=3, d=6)).adapter.wrapped.layers) == 1
+
+
+class Odd(flower.FedAvgM):
+    """Makes a model that is not finite in the third round, as an average by a metric that is not would be."""
+
+    def aggregate_train(self, server_round, replies):
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        if server_round == 3:
+            arrays = ArrayRecord({"w": Array(arrays["w"].numpy() * np.float32("nan"))})
+            self.momentum_vector = [part * np.float32("nan") for part in self.momentum_vector]
+        return arrays, metrics
+
+
+def test_a_model_of_the_strategy_that_is_not_finite_is_not_taken(tmp_path):
+    grid = FakeGrid(plain_app(), range(4))
+    broken = saying(other=math.nan)
+    grid.faults = {3: only("train", lambda m, a: broken(m, a) if m.content["config"]["server-round"] == 3 else a())}
+    inner = Odd(server_momentum=0.5, fraction_evaluate=0.0)
+    ours = Selecting(inner, strategy("full"), clients=4, wait=0.0, folder=tmp_path)
+    model = ours.start(grid, zeros(), num_rounds=5, timeout=1).arrays["w"].numpy()
+    assert np.isfinite(model).all()
+    assert (
+        "what Odd made of the updates is not finite: the model stays as it was, and quarantine" in ours.history.notes[3]
+    )
+    assert [row.clients for row in ours.history.rows][3] == [0, 1, 2, -1]
+    assert np.isfinite(inner.momentum_vector).all()
+
+
+@pytest.mark.parametrize("loss", [math.nan, None])
+def test_a_client_without_a_loss_is_left_out_where_the_strategy_averages_by_it(loss):
+    def without_loss(message, answer):
+        reply = answer()
+        if loss is None:
+            del reply.content["metrics"]["train_loss"]
+        else:
+            reply.content["metrics"]["train_loss"] = loss
+        return reply
+
+    grid = FakeGrid(plain_app(), range(4))
+    grid.faults = {3: only("train", without_loss)}
+    inner = flower.QFedAvg(client_learning_rate=0.1, fraction_evaluate=0.0)
+    ours = Selecting(inner, strategy("full"), clients=4, wait=0.0)
+    model = ours.start(grid, zeros(), num_rounds=2, timeout=1).arrays["w"].numpy()
+    assert np.isfinite(model).all()
+    assert ours.history.rows[0].clients == [0, 1, 2, -1]
+
+
+def test_the_history_has_the_weights_of_the_clients_own_examples():
+    ours = Selecting(flower.FedAvg(fraction_evaluate=0.0), strategy("full"), weights="examples", clients=4, wait=0.0)
+    model = ours.start(FakeGrid(plain_app(), range(4)), zeros(), num_rounds=1, timeout=1).arrays["w"].numpy()
+    row = ours.history.rows[0]
+    np.testing.assert_allclose(row.weights, [0.1, 0.2, 0.3, 0.4])
+    np.testing.assert_allclose(model, 0.5 * np.dot(row.weights, [1, 2, 3, 4]))
+    assert row.train_loss == pytest.approx(np.dot(row.weights, [1, 2, 3, 4]))

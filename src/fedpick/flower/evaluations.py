@@ -20,9 +20,7 @@ OUTSIDE = "the accuracy is not between 0 and 1: is it in per cent? (a loss is us
 ROUNDING = 1e-6  # by which an accuracy in float32 may be above 1
 
 
-def client_metrics(
-    replies: Sequence[Message], key: str, history: History, strict: bool = False
-) -> dict[str, float]:
+def client_metrics(replies: Sequence[Message], key: str, history: History, strict: bool = False) -> dict[str, float]:
     """The metrics over the clients that report them; ``loss`` weighs them by ``key``, else each client counts once.
 
     An accuracy that is not between 0 and 1 is an error where this is ``strict``, and else it is counted and left out.

@@ -76,11 +76,11 @@ def error_text(reply: Message) -> str:
     return printable(f"error: {lines[-1].strip()}") if lines else "error without a reason"
 
 
-def check_update(reply: Message | None, model: Mapping[str, NDArray[Any]]) -> str | None:
+def check_update(reply: Message | None, model: Mapping[str, NDArray[Any]], needed: str | None = None) -> str | None:
     """Why an update cannot enter the average, or None; one that can is then of at most the model's precision.
 
     It needs the model's names, shapes and kinds of numbers, all of them finite in the model's own precision. Whatever
-    else is wrong with it, it is the fault of this client alone.
+    else is wrong with it, it is the fault of this client alone. ``needed`` is a loss by which the strategy averages.
     """
     try:
         if reply is None:
@@ -94,6 +94,8 @@ def check_update(reply: Message | None, model: Mapping[str, NDArray[Any]]) -> st
             return f"array names differ from the model's: {sorted(set(records[0]) ^ set(model))[:3]!r:.200}"
         arrays = {name: _checked(name, records[0][name], values) for name, values in model.items()}
         reply.content[next(iter(reply.content.array_records))] = ArrayRecord(arrays)
+        if needed is not None and not read_metric(reply, needed) >= 0:
+            return f"no valid {needed!r}, by which the strategy averages"
     except Exception as error:
         return printable(f"{type(error).__name__}: {error}" if not isinstance(error, UpdateError) else str(error))
     return None
@@ -156,6 +158,11 @@ def keep_whole(arrays: ArrayRecord, model: Mapping[str, NDArray[Any]]) -> ArrayR
     return ArrayRecord({name: Array(changed[name]) if name in changed else part for name, part in arrays.items()})
 
 
+def is_finite(arrays: ArrayRecord) -> bool:
+    """Whether all numbers of a model are finite."""
+    return all(np.isfinite(array.numpy()).all() for array in arrays.values())
+
+
 def difference(reply: Message, model: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The update of a valid reply, its arrays less the model's; what is no floating-point array is left out."""
     (record,) = reply.content.array_records.values()
@@ -190,7 +197,7 @@ def usable_evaluations(replies: Iterable[Message], clients: Mapping[str, int], k
         and len(reply.content.metric_records) == 1
         and read_metric(reply, key) >= 0
     ]
-    usable = [reply for reply in usable if _credible(_metrics(reply))]
+    usable = [reply for reply in usable if is_credible(reply)]
     if not any(read_metric(reply, key) for reply in usable):
         return []
     return sorted(usable, key=lambda reply: clients[reply.metadata.reply_to_message_id])
@@ -252,6 +259,12 @@ def weigh(
     drop_uncommon_metrics(updates)
 
 
+def used_weights(updates: Sequence[Message], key: str) -> NDArray[np.float32]:
+    """The weights with which a strategy averages by the metric ``key``: parts of 1."""
+    examples = np.array([read_metric(reply, key) for reply in updates])
+    return np.asarray(examples / examples.sum(), np.float32)
+
+
 def _scale(array: Array, before: NDArray[Any], factor: float) -> Array:
     values = array.numpy()
     if values.dtype.kind != "f":
@@ -267,9 +280,9 @@ def _metrics(reply: Message) -> MetricRecord:
     return _metrics(reply)
 
 
-def _credible(metrics: MetricRecord) -> bool:
-    """Whether all numbers of a record can be averaged."""
-    parts = (value if isinstance(value, list) else [value] for value in metrics.values())
+def is_credible(reply: Message) -> bool:
+    """Whether all numbers of the metrics can be averaged."""
+    parts = (value if isinstance(value, list) else [value] for value in _metrics(reply).values())
     return all(abs(number) <= LARGEST for part in parts for number in part)
 
 

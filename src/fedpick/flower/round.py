@@ -21,13 +21,13 @@ from fedpick.flower.queries import Queries
 from fedpick.flower.recovery import Recovery
 from fedpick.flower.replies import (
     bound_examples,
-    check_update,
     drop_uncommon_metrics,
-    is_silence,
+    is_credible,
+    is_finite,
     keep_whole,
-    trained_loss,
     unify_names,
     usable_evaluations,
+    used_weights,
     weigh,
 )
 from fedpick.flower.reports import ReportCheck
@@ -143,22 +143,28 @@ class Adapter:
             raise ValueError(f"Selecting: round {server_round} must be configured before it is aggregated")
         current, self.current = self.current, None
         selection, model = current.choice.selection, current.model
-        updates = self._valid_updates(server_round, current, replies)
+        updates = self.recovery.valid_updates(state, self.options.train_loss, server_round, current, replies)
         norms = current.norms(updates, self.options.norm_bound, state.clients.identities)
         report = current.report(self.selector, self.options, updates=updates, seconds=self.seconds, table=state.clients)
         weights = rescale(np.asarray(selection.weights), list(updates))
         arrays, metrics = None, None
         if updates:
-            valid = list(updates.values())
-            state.watch.sent(norms)
+            valid, clients = list(updates.values()), [current.choice.seats[i] for i in updates]
+            odd = [client for client, reply in zip(clients, valid, strict=True) if not is_credible(reply)]
             own = weights[list(updates)] if self.options.weights == "selection" else None
             unify_names(valid, self.wrapped.arrays_key)
-            key, clients = self.wrapped.weight_key, [current.choice.seats[i] for i in updates]
+            key, memory = self.wrapped.weight_key, self.wrapped.memory_copy()
             if own is None:
                 bound_examples(valid, key, self.options.size_cap, clients, state.clients.sizes())
             weigh(valid, own, model, key)
+            weights[list(updates)] = own if own is not None else used_weights(valid, key)
             arrays, metrics = self.inside.aggregate_train(server_round, valid)
-            arrays = arrays if arrays is None else keep_whole(arrays, model)
+            if arrays is None or is_finite(arrays):
+                state.watch.sent(norms)
+                arrays = arrays if arrays is None else keep_whole(arrays, model)
+            else:
+                arrays = None
+                self.recovery.refuse(state, server_round, memory, odd)
         state.arrays = state.arrays if arrays is None else arrays
         if self.recovery.rolled_back:
             arrays, self.recovery.rolled_back = state.arrays, False
@@ -171,7 +177,7 @@ class Adapter:
         samples = current.poll_samples(self.options.batch if self.selector.poll == "batch" else None, state.clients)
         row = current.row(list(updates), weights, np.asarray(report.loss), samples)
         state.history.rows.append(row)
-        self.recovery.note_updates(len(updates))
+        self.recovery.note_updates(0 if self.recovery.refused else len(updates))
         why = state.history.note_decisions(self.selector, before, state.memory, current.choice.remark, said)
         if why is not None:
             LOG.info("fedpick round %d: %s", server_round, why)
@@ -278,24 +284,3 @@ class Adapter:
             state.memory = resize_memory(self.selector, state.memory, len(state.clients))
         if first or len(state.clients) != rows:
             compile_selector(self.selector, queries)
-
-    def _valid_updates(self, server_round: int, current: Round, replies: Iterable[Message]) -> dict[int, Message]:
-        """The updates that may enter the average, by seat; a client without one is quarantined."""
-        answered = {reply.metadata.reply_to_message_id: reply for reply in replies}
-        found = {i: answered.get(message.metadata.message_id) for i, message in current.messages.items()}
-        faults = {i: check_update(reply, current.model) for i, reply in found.items()}
-        table, seats, watch = self.state.clients, current.choice.seats, self.state.watch
-        silent = {seats[i] for i, reply in found.items() if is_silence(reply)}
-        spoke = {i: reply for i, reply in found.items() if reply is not None and reply.has_content()}
-        losses = {seats[i]: trained_loss(reply, faults[i], self.options.train_loss) for i, reply in spoke.items()}
-        watch.hear("train", losses, self.state.rounds)
-        if self.recovery.judge(self.state, server_round):  # not their fault, and what they sent is worth nothing
-            found = {i: reply for i, reply in found.items() if i not in spoke}
-            faults = {i: faults[i] for i in found}
-        for column in (table.failures, table.train_failures):
-            column[[seats[i] for i, fault in faults.items() if fault is None]] = 0
-        for client, fault in {seats[i]: fault for i, fault in faults.items() if fault is not None}.items():
-            LOG.warning("fedpick round %d: no update from %s: %s", server_round, table.identities[client], fault)
-            table.quarantine(client, self.state.rounds, self.options.quarantine, training=True, silent=client in silent)
-            self.recovery.last_fault = fault
-        return {i: reply for i, reply in found.items() if reply is not None and faults[i] is None}

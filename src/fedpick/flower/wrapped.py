@@ -67,6 +67,10 @@ class Wrapped:
                     found |= {f"{i}/{name}/{kind}/{key}": part for key, part in parts.items()}
         return found
 
+    def memory_copy(self) -> dict[str, NDArray[Any]]:
+        """The same in arrays of its own, which the strategy cannot change in place."""
+        return {name: part.copy() for name, part in self.memory().items()}
+
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Give the strategy back what ``memory`` returned."""
         whole: dict[tuple[int, str, str], dict[str, NDArray[Any]]] = {}
