@@ -76,6 +76,25 @@ def test_nor_the_evaluation():
     assert strategy.history.measured[1]["loss"] < 2 / 5 * 1000 + 2
 
 
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        ({}, 20.0),  # twice the others
+        ({"sizes": {"partition-id=3": 10000.0}}, 10000.0),
+        ({"size_caps": {"partition-id=3": 10000.0}}, 10000.0),
+        ({"size_caps": {"partition-id=3": 5.0}}, 5.0),
+        ({"size_cap": None}, 10000.0),
+    ],
+)
+def test_what_the_server_knows_of_sizes_holds_in_evaluations(options, counts):
+    grid = FakeGrid(plain_app(), range(4))
+    grid.faults = dict.fromkeys(range(3), only("evaluate", saying(eval_loss=0.0)))
+    grid.faults[3] = only("evaluate", saying(num_examples=10000, eval_loss=1.0))
+    ours = selecting(Full(), FedAvg(), **options)
+    ours.start(grid, zeros(), num_rounds=1, timeout=0.2)
+    assert ours.history.measured[1]["loss"] == pytest.approx(counts / (30 + counts))
+
+
 def test_what_the_operator_knows_stands():
     grid = FakeGrid(plain_app(), range(4))
     grid.faults = {k: only(POLL, saying(num_examples=1e12)) for k in (0, 1)}

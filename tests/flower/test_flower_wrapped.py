@@ -173,9 +173,12 @@ def test_a_client_without_a_loss_is_left_out_where_the_strategy_averages_by_it(l
 
 
 def test_the_history_has_the_weights_of_the_clients_own_examples():
-    ours = Selecting(flower.FedAvg(fraction_evaluate=0.0), strategy("full"), weights="examples", clients=4, wait=0.0)
+    ours = Selecting(
+        flower.FedAvg(fraction_evaluate=0.0), PowerOfChoice(m=4, d=4), weights="examples", clients=4, wait=0.0
+    )
     model = ours.start(FakeGrid(plain_app(), range(4)), zeros(), num_rounds=1, timeout=1).arrays["w"].numpy()
     row = ours.history.rows[0]
-    np.testing.assert_allclose(row.weights, [0.1, 0.2, 0.3, 0.4])
-    np.testing.assert_allclose(model, 0.5 * np.dot(row.weights, [1, 2, 3, 4]))
-    assert row.train_loss == pytest.approx(np.dot(row.weights, [1, 2, 3, 4]))
+    wanted = np.array(row.clients) + 1.0
+    np.testing.assert_allclose(row.weights, wanted / 10, rtol=1e-6)
+    np.testing.assert_allclose(model, 0.5 * np.dot(row.weights, wanted), rtol=1e-6)
+    assert row.train_loss == pytest.approx(np.dot(row.weights, wanted))

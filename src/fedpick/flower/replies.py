@@ -6,15 +6,13 @@ A reply that is an error, silent, NaN or lacks a key counts as no answer.
 import io
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
-
-from fedpick.flower.sizes import bound_claims, bound_weights
 
 LOG = logging.getLogger("flwr.fedpick")  # below Flower's own logger: its handlers and its level apply
 LARGEST = float(np.finfo(np.float32).max)
@@ -219,22 +217,13 @@ def unify_names(updates: Sequence[Message], arrays_key: str) -> None:
         reply.content = content
 
 
-def bound_examples(
-    replies: Sequence[Message], key: str, factor: float | None, clients: Sequence[int] = (), sizes: Any = None
-) -> None:
-    """Bound the examples (the metric ``key``) by which these replies are averaged.
-
-    It is by what the others claim or, where the sizes of all clients are given, by those of the ones that replied.
-    """
+def bound_examples(replies: Sequence[Message], key: str, bound: Callable[[list[float]], NDArray[np.float64]]) -> None:
+    """Bound the examples (the metric ``key``) by which these replies are averaged, as ``bound`` has it of the claims."""
     claims = [read_metric(reply, key) for reply in replies]
-    if factor is None or not all(claim >= 0 for claim in claims):
-        return
-    bounds = (
-        bound_claims(claims, factor) if sizes is None else bound_weights(claims, sizes[clients], factor, sizes.max())
-    )
-    for reply, claim, bound in zip(replies, claims, bounds.tolist(), strict=True):
-        if bound < claim:
-            _metrics(reply)[key] = bound
+    bounds = bound(claims).tolist() if all(claim >= 0 for claim in claims) else claims
+    for reply, claim, bounded in zip(replies, claims, bounds, strict=True):
+        if bounded < claim and any(bounds):  # where nobody may count, there is no average
+            _metrics(reply)[key] = bounded
 
 
 def weigh(

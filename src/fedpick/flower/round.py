@@ -32,6 +32,7 @@ from fedpick.flower.replies import (
 )
 from fedpick.flower.reports import ReportCheck
 from fedpick.flower.selection import announced, choose, observe, resize_memory
+from fedpick.flower.sizes import bound_claims, bound_weights
 from fedpick.flower.training import Round, compile_selector, rescale
 from fedpick.flower.watch import SERVER
 from fedpick.flower.wrapped import Wrapped
@@ -154,8 +155,9 @@ class Adapter:
             own = weights[list(updates)] if self.options.weights == "selection" else None
             unify_names(valid, self.wrapped.arrays_key)
             key, memory = self.wrapped.weight_key, self.wrapped.memory_copy()
-            if own is None:
-                bound_examples(valid, key, self.options.size_cap, clients, state.clients.sizes())
+            if own is None and (factor := self.options.size_cap) is not None:
+                sizes = state.clients.sizes()
+                bound_examples(valid, key, lambda claims: bound_weights(claims, sizes[clients], factor, sizes.max()))
             weigh(valid, own, model, key)
             weights[list(updates)] = own if own is not None else used_weights(valid, key)
             arrays, metrics = self.inside.aggregate_train(server_round, valid)
@@ -224,8 +226,8 @@ class Adapter:
         self.check_reports.check_evaluations(answers, usable, key, self.state.history)
         if not usable:
             return None
-        bound_examples(usable, key, self.options.size_cap)
         who = [table.identities[clients[reply.metadata.reply_to_message_id]] for reply in usable]
+        bound_examples(usable, key, lambda claims: bound_claims(claims, self.options.size_limits, who))
         history = self.state.history
         history.measure(client_metrics(usable, key, history, self.check_reports.strict) | evaluators(who))
         drop_uncommon_metrics(usable)

@@ -37,15 +37,21 @@ class SizeLimits(NamedTuple):
         return np.asarray(np.minimum(size, caps), np.float64)
 
 
-def bound_claims(claims: Sequence[float], factor: float) -> NDArray[np.float64]:
+def bound_claims(claims: Sequence[float], limits: SizeLimits, identities: Sequence[str | None]) -> NDArray[np.float64]:
     """The examples that clients claim to have evaluated on, each bounded by what the others claim.
 
-    >>> bound_claims([30.0, 1e12, 20.0], factor=2.0)
-    array([30., 60., 20.])
+    Where the server knows a client's size, or caps it, that is the bound instead.
+
+    >>> bound_claims([30.0, 1e12, 20.0], SizeLimits(factor=2.0, caps={"c": 10.0}), ["a", "b", "c"])
+    array([30., 60., 10.])
     """
-    padded = np.zeros(1 << len(claims).bit_length(), np.float32)  # few lengths, each of which is compiled
-    padded[: len(claims)] = claims
-    found: NDArray[np.float64] = np.minimum(claims, float(size_bound(jnp.asarray(padded), factor)))
+    most = np.inf
+    if limits.factor is not None:
+        padded = np.zeros(1 << len(claims).bit_length(), np.float32)  # few lengths, each of which is compiled
+        padded[: len(claims)] = claims
+        most = float(size_bound(jnp.asarray(padded), limits.factor))
+    own = {**limits.known, **limits.caps}
+    found: NDArray[np.float64] = np.minimum(claims, [own.get(name or "", most) for name in identities])
     return found
 
 
