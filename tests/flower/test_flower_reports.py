@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDic
 from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 
-from fedpick import LocalLoss, Private, strategy
+from fedpick import AFL, Auto, Cooldown, Credits, LocalLoss, Mixture, PowerOfChoice, Private, Rand, RankClip, strategy
 from fedpick.compare import load_report
 from fedpick.flower import OutageError, Selecting
 from fedpick.flower.evaluations import server_metrics
@@ -64,6 +64,52 @@ def test_a_strategy_that_hears_nothing_says_so_once_and_is_no_trial(name, missin
 def test_a_strategy_that_needs_no_training_losses_does_without_them(name, parameters, caplog):
     start(name, without("train_loss"), strict=True, **parameters)
     assert "it chooses without" not in caplog.text
+
+
+def play(selector, fault, rounds, strict=False):
+    """The strategy among eight clients that have this fault, and whose losses never fall."""
+
+    def losses(message, answer):
+        reply = fault(message, answer)
+        for record in reply.content.metric_records.values():
+            record.update({name: 2.0 for name in ("loss", "train_loss") if record.get(name, -1) >= 0})
+        return reply
+
+    grid = FakeGrid(plain_app(), range(8))
+    grid.faults = dict.fromkeys(range(8), losses)
+    ours = Selecting(FedAvg(fraction_evaluate=0.0), selector, seed=0, clients=8, wait=0.1)
+    ours.adapter.check_reports.strict = strict
+    ours.start(grid, zeros(), num_rounds=rounds, timeout=0.5)
+    return ours.history
+
+
+def test_auto_says_so_once_it_polls_no_more_and_hears_no_training_losses():
+    said = "Auto learns from 'train_loss' in the metrics of training replies, and none of a round had it"
+    notes = play(Auto(2, most=4), without("train_loss"), rounds=59).notes
+    assert notes[57] == said  # the polls told it enough until then
+    assert [t for t, note in notes.items() if said in note] == [57]
+    assert notes[56] == "d 4 -> 2, no progress in 56 rounds"
+
+
+def test_a_mixture_with_one_that_learns_from_training_says_so():
+    power = PowerOfChoice(m=2, d=4)
+    mixed = RankClip(Mixture((power, AFL(m=2))))
+    assert "learns from 'train_loss'" in play(mixed, without("train_loss"), rounds=1).notes[1]
+    with pytest.raises(ValueError, match="report it from the app's train function"):
+        play(mixed, without("train_loss"), rounds=1, strict=True)
+    assert play(mixed, honest, rounds=1).notes == {}
+    for deaf in (RankClip(Mixture((power, Rand(m=2)), (0.0, 1.0))), Credits(power)):
+        assert play(deaf, without("train_loss"), rounds=1, strict=True).notes == {}
+
+
+def test_only_strategies_that_learn_from_training_mind_a_training_loss_that_is_none(caplog):
+    broken = saying(train_loss=float("nan"))
+    power = PowerOfChoice(m=2, d=4)
+    for selector in (power, RankClip(power), Mixture((power, Rand(m=2))), Auto(2, most=4)):
+        play(selector, broken, rounds=2)
+    assert "no valid loss" not in caplog.text
+    play(Mixture((power, AFL(m=2))), broken, rounds=1)
+    assert "no valid loss" in caplog.text
 
 
 def test_losses_that_are_reported_and_no_numbers_are_no_missing_ones(caplog):

@@ -209,7 +209,7 @@ class ReportCheck:
 
         if "square_loss" in needs(self.selector) and lacks(self.options.square_loss):
             return self.options.square_loss
-        unheard = lacks(self.options.train_loss) and self._learns(memory, selection, report)
+        unheard = lacks(self.options.train_loss) and _learns(self.selector, memory, selection, report)
         return self.options.train_loss if unheard else ""
 
     def without_loss(
@@ -225,15 +225,29 @@ class ReportCheck:
             for i, reply in updates.items()
             if np.isnan(losses[i]) and any(name in record for record in reply.content.metric_records.values())
         ]
-        return wrong if wrong and self._learns(memory, selection, report) else []
+        return wrong if wrong and _learns(self.selector, memory, selection, report) else []
 
-    def _learns(self, memory: Any, selection: Selection, report: Report) -> bool:
-        """Whether the strategy would remember something else if all training losses were known; polls say it better."""
-        if self.selector.poll != "none":
+
+def _learns(selector: Selector[Any], memory: Any, selection: Selection, report: Report) -> bool:
+    """Whether the strategy would remember something else if all training losses were known.
+
+    One that polls in every round chooses by the polls, whatever else it remembers. One that skips polls, as ``Auto`` at
+    d = m, then learns from training; a mixture, if a strategy in it does.
+    """
+    if selector.poll != "none":
+        if hasattr(selector, "disguise"):
+            return False  # where it polls, it hands on no training losses
+        if hasattr(selector, "selectors"):
+            return any(
+                _learns(each, own, selection, report) for each, own in zip(selector.selectors, memory, strict=True)
+            )
+        if hasattr(selector, "selector"):
+            return _learns(selector.selector, getattr(memory, "inner", memory), selection, report)
+        if not getattr(selector, "skips_poll", False):
             return False
-        told = report._replace(loss=jnp.where(selection.weights > 0, jnp.float32(1), report.loss))
-        found = (jax.tree.leaves(self.selector.observe(memory, selection, each)) for each in (told, report))
-        return not all(np.array_equal(one, other, equal_nan=True) for one, other in zip(*found, strict=True))
+    told = report._replace(loss=jnp.where(selection.weights > 0, jnp.float32(1), report.loss))
+    found = (jax.tree.leaves(selector.observe(memory, selection, each)) for each in (told, report))
+    return not all(np.array_equal(one, other, equal_nan=True) for one, other in zip(*found, strict=True))
 
 
 def _why_unusable(reply: Message, key: str) -> str:
