@@ -42,6 +42,16 @@ def test_the_example_in_numpy_finds_the_line(monkeypatch, capsys, name):
     assert len(grid.sent("train")) == 20
 
 
+def test_the_example_in_numpy_answers_for_a_mini_batch_where_asked(monkeypatch):
+    for name, most in (("pow-d", 1), ("cpow-d", 5)):
+        grid = run("flower-numpy", "numpy_app", monkeypatch, 8, strategy=name, rounds=2, d=8)
+        client = importlib.import_module("numpy_app.client_app")
+        partition, poll = next((k, m) for k, m in grid.log if k == 7 and "arrays" in m.content)
+        (context,) = (each for each in grid.nodes.values() if each.node_config["partition-id"] == partition)
+        answers = {round(client.loss(poll, context).content["metrics"]["loss"], 9) for _ in range(5)}
+        assert len(answers) == most
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pow-d", "cpow-d"])
 def test_the_example_in_pytorch_learns_digits(monkeypatch, tmp_path, name):

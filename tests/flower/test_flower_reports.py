@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDic
 from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 
-from fedpick import AFL, Auto, Cooldown, Credits, LocalLoss, Mixture, PowerOfChoice, Private, Rand, RankClip, strategy
+from fedpick import AFL, Auto, Credits, LocalLoss, Mixture, PowerOfChoice, Private, Rand, RankClip, strategy
 from fedpick.compare import load_report
 from fedpick.flower import OutageError, Selecting
 from fedpick.flower.evaluations import server_metrics

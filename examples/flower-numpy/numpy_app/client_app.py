@@ -24,10 +24,13 @@ def weights(message: Message) -> Any:
 
 @app.query("loss")
 def loss(message: Message, context: Context) -> Message:
-    """Who I am, how much data I have and, if a model is sent, its loss here."""
+    """Who I am, how much data I have and, if a model is sent, its loss here, or on a mini-batch for cpow-d."""
     client, x, y = load(context)
     metrics: dict[str, Any] = {"num-examples": len(y), "partition-id": client}
     if "arrays" in message.content:
+        if batch := message.content.config_records["config"].get("batch-size"):
+            some = np.random.permutation(len(y))[:batch]
+            x, y = x[some], y[some]
         metrics["loss"] = float(np.mean((x @ weights(message) - y) ** 2))
     return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
 
