@@ -352,6 +352,27 @@ def test_a_report_of_runs_is_by_the_metric_that_compare_takes(kind, tested, metr
     assert load_report(tmp_path, value=0.3).comparison.metric == metric
 
 
+def test_a_parameter_chooses_among_the_strategies_that_have_it(tmp_path):
+    clipped = {"kind": "pow-d", "d": 3, "score": {"kind": "clipped", "limit": 3}}
+    selectors = [{"kind": "rand"}, {"kind": "pow-d", "d": 3}, {"kind": "pow-d", "d": 5}, clipped]
+    for place, selector in enumerate(selectors):
+        plain = {"data": {"kind": "synthetic"}, "selector": selector, "rounds": 60}
+        about = {"seed": 0, "experiment": plain, "model_bytes": 10}
+        RunStore(tmp_path).save(f"run{place}", about, made_up([30 + place]).to_arrays(0), {})
+    for where, chosen in (
+        (["selector.d=3"], [0, 1, 3]),
+        (["selector.d=3", "rounds=60"], [0, 1, 3]),
+        (["selector.score.limit=3"], [0, 3]),
+        (["selector.kind=pow-d"], [1, 2, 3]),
+        ([], [0, 1, 2, 3]),
+    ):
+        found = [plain["selector"] for plain in load_report(tmp_path, where=where).experiments]
+        assert [each for each in selectors if each in found] == [selectors[k] for k in chosen]
+    for where in (["selector.d=4"], ["selector.d=5", "selector.score.limit=3"]):
+        with pytest.raises(ValueError, match=r"must hold runs where selector\.d=.*, and has none"):
+            load_report(tmp_path, where=where)
+
+
 @pytest.mark.parametrize(
     ("speeds", "typed"),
     [(([1.0, 2.0] * 50, 1000.0), "devices.speed=1000.0"), ((["a"], ["a", "b"]), "'devices.speed=[\"a\"]'")],

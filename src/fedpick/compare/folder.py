@@ -41,12 +41,13 @@ def load_report(
 ) -> ComparisonReport:
     """The comparison whose summary is in a folder; where there is none, the runs that are there, side by side.
 
-    Runs whose settings differ, and not only their strategies, are not compared.
+    Runs of several strategies whose other settings differ are not compared; those of one strategy are, as a sweep.
 
     Args:
         folder: What compare, run or federate has written.
         name: The name of an earlier comparison; by default the last one.
         where: Settings such as "local.eta=0.05" that runs must have; then it is of all such runs, and so is the next.
+            Strategies without such a parameter stay, as rand has no "selector.d".
         metric: The metric of the target; by default that of the comparison, or what ``compare`` would take.
         value: The target; by default that of the comparison where the metric is the same.
         by: "rounds", "bytes" or "seconds"; by default that of the comparison, or "rounds".
@@ -54,8 +55,9 @@ def load_report(
     """
     folder = Path(folder)
     if not (folder / "runs").is_dir():
-        rule = "must be a folder with runs (of compare, run or federate)"
-        raise ValueError(f"report: {str(folder)!r} {rule}, and has none")
+        raise ValueError(
+            f"report: {str(folder)!r} must be a folder with runs (of compare, run or federate), and has none"
+        )
     store, path, last = RunStore(folder), summary_path(folder, name), ()
     if path.is_file() and not where:
         kept = read_summary(path)
@@ -84,10 +86,7 @@ def load_report(
     stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
-    _check_where(where, [leaves(run.about["experiment"]) for run in stored.values()])
-    stored = {identity: run for identity, run in stored.items() if _has(run.about["experiment"], where)}
-    if not stored:
-        raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
+    stored = _chosen(stored, where, folder)
     wanted = {"metric": metric, "value": value, "by": by, "command": command}
     kinds = {run.about["experiment"].get("data", {}).get("kind") for run in stored.values()}
     metrics = LOSS_FIRST if kinds & set(BY_LOSS) else ("test_accuracy", *LOSS_FIRST)  # as ``compare`` has it
@@ -145,22 +144,25 @@ def report_on_runs(
     return _side_by_side(store, stored, ACCURACY_FIRST, identities=tuple(identities), **wanted)
 
 
-def _check_where(where: Sequence[str], runs: Sequence[Plain]) -> None:
-    """Raise where a setting is one that no run has."""
-    known = sorted({path for run in runs for path in run})
-    for path in (setting.partition("=")[0].strip() for setting in where):
-        if path not in known and not any(each.startswith(f"{path}.") for each in known):
-            raise ValueError(f"report: where must be a setting of the runs, got {path!r}{nearest(path, known)}")
-
-
-def _has(plain: Plain, where: Sequence[str]) -> bool:
-    flat = leaves(plain)
+def _chosen(stored: dict[str, StoredRun], where: Sequence[str], folder: Path) -> dict[str, StoredRun]:
+    """The runs that have these settings; a strategy without such a parameter stays, as the baseline does beside a d."""
+    flat, chosen = {identity: leaves(run.about["experiment"]) for identity, run in stored.items()}, set(stored)
+    known = sorted({path for run in flat.values() for path in run})
+    pairs: list[tuple[str, Any]] = []
     for setting in where:
         wanted: Plain = {}
+        path = setting.partition("=")[0].strip()
+        if path not in known and not any(each.startswith(f"{path}.") for each in known):
+            raise ValueError(f"report: where must be a setting of the runs, got {path!r}{nearest(path, known)}")
         config.override(wanted, setting, "report")
-        if any(flat.get(path) != value for path, value in leaves(wanted).items()):
-            return False
-    return True
+        pairs += leaves(wanted).items()
+    for path, value in pairs:
+        having = {identity for identity in chosen if flat[identity].get(path) == value}
+        if not having:
+            raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
+        kinds = {run.get("selector.kind") for run in flat.values() if path in run or not path.startswith("selector.")}
+        chosen = having | {identity for identity in chosen if flat[identity].get("selector.kind") not in kinds}
+    return {identity: stored[identity] for identity in stored if identity in chosen}
 
 
 def _side_by_side(
