@@ -566,6 +566,45 @@ def test_what_hugging_face_saves_to_disk(tmp_path):
     assert is_table(str(tmp_path / "hf" / "train"))
 
 
+def saved(folder, features, **columns):
+    """A data set as ``Dataset.save_to_disk`` writes it."""
+    folder.mkdir(parents=True)
+    polars.DataFrame(columns).write_ipc_stream(folder / "data-00000-of-00001.arrow")
+    (folder / "state.json").write_text('{"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}')
+    (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
+
+
+def test_a_list_of_dicts_in_a_folder_of_hugging_face_is_left_out(tmp_path):
+    text, number = {"dtype": "string", "_type": "Value"}, {"dtype": "float64", "_type": "Value"}
+    columns = {"x": [[0.1, 0.2]] * 20, "y": [0, 1] * 10, "client": ["a"] * 10 + ["b"] * 10}
+    saved(tmp_path / "hf", {"x": [number], "notes": [{"who": text}]}, **columns, notes=[[{"who": "me"}], []] * 10)
+    assert Arrays(str(tmp_path / "hf")).federation().x.shape == (18, 2)
+
+
+def test_the_test_split_of_hugging_face_is_read_by_the_names_of_its_labels(tmp_path, caplog):
+    def write(place, **splits):
+        for split, (names, labels) in splits.items():
+            features = {"y": {"names": names, "_type": "ClassLabel"}}
+            columns = {"a": [0.1, 0.2, 0.3] * 2, "y": labels * 2, "client": ["u", "v"] * 3}
+            saved(tmp_path / place / split, features, **columns)
+        (tmp_path / place / "dataset_dict.json").write_text(json.dumps({"splits": list(splits)}))
+        return Arrays(str(tmp_path / place), test_share=0)
+
+    names = ["cat", "dog", "eel"]
+    train = (names, [0, 1, 2])
+    moved = write("moved", train=train, test=(["dog", "cat", "eel"], [0, 1, 2]))
+    assert moved.federation().test_y.tolist() == [1, 0, 2] * 2
+    with pytest.raises(ValueError, match=r"other'.*test_y must have names of the training data's, .*, got cow$"):
+        write("other", train=train, test=(["cow", "cat", "eel"], [0, 1, 2])).federation()
+    with pytest.raises(ValueError, match=r"some'.*test_y must be at least 0 and below 3, .*, got -1 in row 1"):
+        write("some", train=train, test=(names, [0, -1, 2])).federation()
+    secret = (names, [-1, -1, -1])
+    validated = write("validated", train=train, test=secret, validation=(names, [2, 1, 0]))
+    assert validated.federation().test_y.tolist() == [2, 1, 0] * 2
+    assert "the labels of the split test are -1, so that it is not used; validation is the test set" in caplog.text
+    assert not len(write("secret", train=train, test=secret).federation().test_y)
+
+
 def test_a_data_set_for_each_client():
     parts = {name: [(np.full(3, n, np.float32), n % 2) for n in range(10)] for name in ("b", "a")}
     federation = from_datasets(parts, test_share=0)

@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,13 +17,14 @@ from fedpick.sim.cells import LONGEST, as_texts, opened, read_cells
 from fedpick.sim.rows import as_array, is_none, plain
 from fedpick.text import brief
 
+LOG = logging.getLogger("fedpick")
 KINDS = (".npz", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".json")
 
 
 class Table(NamedTuple):
     """Columns by name, the same of a test set where the file has one, and what the labels of a column are called.
 
-    ``first`` is the number that a person counts the first row as, and ``unit`` what it is then called. ``written`` has
+    ``test_words`` are those of the test set, which may have them in another order. ``first`` is the number that a person counts the first row as, and ``unit`` what it is then called. ``written`` has
     those columns of numbers that are names where they are of clients or labels: 007 is another one than 7. ``broken``
     has those columns of a CSV file that hold a line break, and the line in which the first such cell begins.
     """
@@ -34,6 +36,7 @@ class Table(NamedTuple):
     unit: str = "row"
     written: Mapping[str, Numbers] = {}
     broken: Mapping[str, int] = {}
+    test_words: Mapping[str, tuple[str, ...]] = {}
 
 
 def is_table(path: str) -> bool:
@@ -155,9 +158,23 @@ def _hugging_face(folder: Path) -> Table:
     names = json.loads((folder / "dataset_dict.json").read_text())["splits"]
     if "train" not in names:
         raise ValueError(f"Arrays: {str(folder)!r} must have a split train, got {', '.join(names)}")
-    test = next((name for name in ("test", "validation") if name in names), None)
     train = _hugging_face_part(folder / "train")
-    return train._replace(test=_hugging_face_part(folder / test).columns) if test else train
+    parts = {name: _hugging_face_part(folder / name) for name in ("test", "validation") if name in names}
+    labelled = [name for name, part in parts.items() if not _is_unlabelled(part)]
+    for name in parts:
+        if name not in labelled:
+            instead = f"; {labelled[0]} is the test set" if labelled else ""
+            LOG.warning("%r: the labels of the split %s are -1, so that it is not used%s", str(folder), name, instead)
+    if not labelled:
+        return train
+    test = parts[labelled[0]]
+    return train._replace(test=test.columns, test_words=test.words)
+
+
+def _is_unlabelled(part: Table) -> bool:
+    """Whether its labels are all -1, as those of a test set that is kept secret are."""
+    labels = [part.columns[name] for name in part.words]
+    return bool(labels) and all(len(each) and (each == -1).all() for each in labels)
 
 
 def _hugging_face_part(folder: Path) -> Table:
@@ -165,8 +182,9 @@ def _hugging_face_part(folder: Path) -> Table:
     parts = [_ipc(folder / file["filename"]) for file in state["_data_files"]]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     features = json.loads((folder / "dataset_info.json").read_text()).get("features") or {}
-    words = {name: tuple(feature["names"]) for name, feature in features.items() if "names" in feature}
-    columns = {name: _as_bytes(column, features.get(name, {}).get("dtype", "")) for name, column in columns.items()}
+    single = {name: feature for name, feature in features.items() if isinstance(feature, dict)}  # others are of lists
+    words = {name: tuple(feature["names"]) for name, feature in single.items() if "names" in feature}
+    columns = {name: _as_bytes(column, single.get(name, {}).get("dtype", "")) for name, column in columns.items()}
     return Table(columns, words=words)
 
 

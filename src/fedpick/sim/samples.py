@@ -104,7 +104,8 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
     holders = None if partition is not None else table.written.get(roles.client, columns[roles.client])
     with _counted(table, owner):
         x = narrow("x", x, roles.x, exact)
-        y, test_y, labels = _labels(y, None if test is None else test[1], roles.y, table.words.get(roles.y, ()))
+        words = tuple(each.get(roles.y, ()) for each in (table.words, table.test_words))
+        y, test_y, labels = _labels(y, None if test is None else test[1], roles.y, words)
         if partition is None:
             client = plain(holders)
             if client.shape != y.shape:
@@ -158,17 +159,35 @@ def _test(
 
 
 def _labels(
-    y: Numbers, test_y: Numbers | None, name: str, words: tuple[str, ...]
+    y: Numbers, test_y: Numbers | None, name: str, words: tuple[tuple[str, ...], ...]
 ) -> tuple[Numbers, Numbers, tuple[str, ...]]:
-    """Labels of any names as 0, 1, ... in their order, of both sets together; and the names."""
+    """Labels of any names as 0, 1, ... in their order, of both sets together; and the names.
+
+    ``words`` are what the numbers of the training data and of the test set stand for, where the file says so.
+    """
     both = [plain(part) for part in (y, test_y) if part is not None]
-    for part, called in zip(both, (name, f"test_{name}"), strict=False):
+    called = (name, f"test_{name}")
+    for part, each in zip(both, called, strict=False):
         if part.ndim != 1:
-            raise ValueError(f"{called} must be one label per sample, got shape {part.shape}")
+            raise ValueError(f"{each} must be one label per sample, got shape {part.shape}")
     numbers, labels = number(joined(name, both), name)
-    if words and both[0].dtype.kind in "iu":
-        numbers, labels = joined(name, both), words
+    if words[0] and both[0].dtype.kind in "iu":
+        own = (words[0], words[1] or words[0])
+        numbers = joined(name, [_as_named(*each, words[0]) for each in zip(both, called, own, strict=False)])
+        labels = words[0]
     return numbers[: len(y)], numbers[len(y) :], labels
+
+
+def _as_named(labels: Numbers, called: str, own: tuple[str, ...], words: tuple[str, ...]) -> Numbers:
+    """Labels that count in their ``own`` names as labels that count in ``words``, those of the training data."""
+    bad = np.flatnonzero((labels < 0) | (labels >= len(own)))
+    if len(bad):
+        rule = f"must be at least 0 and below {len(own)}, as it has so many names"
+        raise ValueError(f"{called} {rule}, got {labels[bad[0]]} in row {bad[0]}")
+    other = [word for word in own if word not in words]
+    if other:
+        raise ValueError(f"{called} must have names of the training data's, {few(words)}, got {few(other)}")
+    return np.array([words.index(word) for word in own])[labels.astype(np.int64)]
 
 
 def _dealt_out(y: Numbers, partition: Partition) -> Numbers:

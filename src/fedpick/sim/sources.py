@@ -52,7 +52,7 @@ def from_frame(
     require("from_frame", "test_share", test_share, rule, lambda share: (share >= 0) & (share < 1), one=True)
     options: Any = {"test_share": test_share, "seed": seed, "standardize": standardize}
     how = Reading(_named(x), _name(y), _name(client), partition=partition, **options)
-    table = Table(of_frame(frame), None if test is None else of_frame(test), _words(frame))
+    table = Table(of_frame(frame), None if test is None else of_frame(test), _words(frame), test_words=_words(test))
     return make_federation(table, how, name=name, owner="from_frame: frame")
 
 
@@ -127,7 +127,7 @@ def from_partitioner(
     if natural:  # the column that the ids are of is the client, and no input
         columns = {each: values for each, values in columns.items() if not np.array_equal(values, client)}
     columns["client"] = client
-    table = Table(columns, None if test is None else of_frame(test), _words(loaded[0]))
+    table = Table(columns, None if test is None else of_frame(test), _words(loaded[0]), test_words=_words(test))
     how = Reading(_named(x), y, "client", test_share=test_share)
     return make_federation(table, how, name=name, owner="from_partitioner: partitioner")
 
