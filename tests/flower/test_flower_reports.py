@@ -8,7 +8,7 @@ from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDic
 from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, only, plain_app, saying, zeros
 
-from fedpick import AFL, Auto, Credits, LocalLoss, Mixture, PowerOfChoice, Private, Rand, RankClip, strategy
+from fedpick import AFL, Auto, Cooldown, Credits, LocalLoss, Mixture, PowerOfChoice, Private, Rand, RankClip, strategy
 from fedpick.compare import load_report
 from fedpick.flower import OutageError, Selecting
 from fedpick.flower.evaluations import server_metrics
@@ -463,6 +463,16 @@ def test_a_strategy_inside_that_trains_fewer_than_were_selected_is_told(caplog):
     ours.start(FakeGrid(plain_app(), range(6)), zeros(), num_rounds=2, timeout=0.5)
     said = "FirstAlone trains 1 of the 3 clients that were selected"
     assert ours.history.notes == {1: said}  # once
+    assert said in caplog.text
+
+
+def test_a_rest_after_which_losses_decide_nothing_is_told_once(caplog):
+    resting = Cooldown(PowerOfChoice(m=2, d=4), rounds=5)
+    ours = Selecting(FedAvg(fraction_evaluate=0.0), resting, wait=0.1)
+    ours.start(FakeGrid(plain_app(), range(6)), zeros(), num_rounds=4, timeout=0.5)
+    said = "Cooldown: K - m rounds = 6 - 10 rested clients must be more than m=2, or those that have rested longest"
+    assert [said in note for note in ours.history.notes.values()] == [True]
+    assert list(ours.history.notes) == [3]  # when four clients rest
     assert said in caplog.text
 
 

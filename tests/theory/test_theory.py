@@ -27,6 +27,7 @@ from fedpick.cli import app
 from fedpick.registry import fitting_strategy
 from fedpick.sim import Local, Logistic, Quadratic, Synthetic, quadratic_optimum, simulate
 from fedpick.theory import (
+    Skews,
     Constants,
     averaging_bound,
     averaging_step,
@@ -260,6 +261,12 @@ def test_rho_can_fall_as_d_grows_where_local_optima_differ():
     gap = losses - lowest
     rho = [exact_weights(share, losses[None], 1, d)[0][0] @ gap / (share @ gap) for d in (1, 2)]
     assert rho == pytest.approx([1.0, 0.1 / 0.55])
+
+
+def test_a_ratio_without_a_lower_bound_is_infinite_and_of_none_at_all_is_1():
+    assert Skews(0.0, 1.5, 3, "exact").ratio == np.inf
+    assert Skews(0.0, 0.0, 3, "exact").ratio == 1.0
+    assert Skews(0.5, 1.5, 3, "exact").ratio == 3.0
 
 
 @pytest.mark.parametrize(("K", "m", "ds"), [(30, 3, (6, 9, 15, 30)), (100, 10, (15, 30, 100))])
@@ -659,6 +666,8 @@ def test_a_wrong_option_is_one_sentence_and_exit_code_1():
     assert done.exit_code == 1
     assert "d must be at least m=3, got 2" in done.output
     assert "Traceback" not in done.output
+    done = CliRunner().invoke(app, ["theory", "quadratic", "-K", "5", "-d", "9"])
+    assert (done.exit_code, done.output) == (1, "theory: -d must be at most K=5, got 9\n")
 
 
 def test_a_search_whose_lowest_value_lies_at_infinity_ends():

@@ -60,12 +60,15 @@ def theory(
         seats = m if m is not None else max(K // 10, 1)
         if seats > K:
             raise ValueError(f"theory: -m must be at most K={K}, got {seats}")
+        numbers = sorted(d or {min(factor * seats, K) for factor in (2, 3, 5, 10)})
+        if numbers[-1] > K:
+            raise ValueError(f"theory: -d must be at most K={K}, got {numbers[-1]}")
         table = Table(title=f"{problem.value}: {described}K = {K}, m = {seats}")
         for name in ("strategy", "rho_bar", "rho_tilde / rho_bar", "bias term"):
             table.add_column(name, justify="left" if name == "strategy" else "right", overflow="fold")
         where = random_points(objective, points, spread, seed=seed)
         selectors: dict[str, Any] = {"rand": Rand(m=seats)}
-        for number in sorted(d or {min(factor * seats, K) for factor in (2, 3, 5, 10)}):
+        for number in numbers:
             selectors[f"pow-d, d = {number}"] = PowerOfChoice(m=seats, d=number)
         evaluated = 0
         methods: set[str] = set()

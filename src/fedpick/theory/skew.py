@@ -5,6 +5,7 @@ is where they are looked at. It is 1 for an unbiased strategy. rho_bar is its mi
 maximum over w at w' = w*.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -84,8 +85,10 @@ class Skews(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """rho_tilde / rho_bar, which is 1 where there is no bias."""
-        return self.rho_tilde / self.rho_bar
+        """rho_tilde / rho_bar: 1 where there is no bias, infinite where rho_bar is 0 alone."""
+        if self.rho_tilde == self.rho_bar:
+            return 1.0
+        return self.rho_tilde / self.rho_bar if self.rho_bar > 0 else math.inf
 
 
 def skews(
