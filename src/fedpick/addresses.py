@@ -49,10 +49,14 @@ def module_of(address: str) -> ModuleType:
     return sys.modules[Path(name).stem if name.endswith(".py") else name]
 
 
-def load(address: str) -> Any:
+def load(address: str, *, objects: bool = False) -> Any:
     """The class or function at "package.module:Class", or at "folder/file.py:Class".
 
     A module has its name only once: of two files of one name, the second is refused.
+
+    Args:
+        address: The address.
+        objects: Whether anything else may be there, too.
 
     >>> load("optax:sgd").__name__
     'sgd'
@@ -69,7 +73,7 @@ def load(address: str) -> Any:
         if file is not None and file.is_file() and (origin is None or not os.path.samefile(origin, file)):
             raise ImportError(f"the module {module} is that of {origin or 'Python'}; give the file another name")
         found: Any = functools.reduce(getattr, path.split("."), loaded)
-        if not callable(found):
+        if not (objects or callable(found)):
             raise ImportError(f"{path} is a {type(found).__name__}")
     except (Exception, SystemExit) as error:  # a script may end the process
         why = blame(error)

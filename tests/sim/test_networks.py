@@ -8,9 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from fedpick import Rand, registry
+from fedpick.cli import app
 from fedpick.compare import Choices, make_experiments
+from fedpick.experiment import run
 from fedpick.sim import Federation, Local, Network, simulate
 
 rng = np.random.default_rng(0)
@@ -46,6 +49,81 @@ def test_what_is_no_network_is_told():
         Network("support.networks:Normed").build(FEDERATION).init(jax.random.key(0))
     with pytest.raises(ValueError, match="must have parameters alone, as with GroupNorm, got also BatchStat"):
         simulate(FEDERATION, Network("support.networks:NormedNNX"), Rand(m=3), Local(tau=1, b=8, eta=0.3), rounds=1)
+
+
+LINEAR = """
+import os
+import jax.numpy as jnp
+from fedpick.sim import Model
+SCALE = float(os.environ.get("OWN_SCALE", "1"))
+linear = Model(
+    init=lambda key: jnp.zeros(1),
+    losses=lambda w, x, y, key: SCALE * (x[:, :1] @ w - x[:, 1]) ** 2,
+    predict=lambda w, x: jnp.full(len(x), -1),
+)
+def make(classes):
+    return linear
+"""
+
+
+def regression(folder, model):
+    """A regression on a table, by a model of one's own that has an address."""
+    lines = [f"s{row % 4},{one:.3f},{2 * one:.3f},0\n" for row, one in enumerate(rng.normal(size=80))]
+    if not (folder / "regression.csv").exists():
+        (folder / "regression.csv").write_text("site,a,t,zero\n" + "".join(lines))
+        (folder / f"{folder.name}.py").write_text(LINEAR)  # a module of a name of its own
+    columns = {"x": ("a", "t"), "y": "zero", "client": "site"}
+    options = {
+        "strategies": ("rand",),
+        "m": 2,
+        "rounds": 5,
+        "seeds": 1,
+        "eta": 0.1,
+        "settings": ("local.b=5",),
+        **columns,
+    }
+    return make_experiments(str(folder / "regression.csv"), Choices(model=model, **options))
+
+
+def test_a_model_of_ones_own_has_an_address_and_may_be_a_regression(tmp_path):
+    for name in ("linear", "make"):
+        (experiment,) = regression(tmp_path, f"{tmp_path}/{tmp_path.name}.py:{name}")
+        assert experiment.model == Network(f"{tmp_path}/{tmp_path.name}.py:{name}")
+        (result,) = run(experiment, tmp_path / "runs")
+        loss = result.metrics["loss"][0]
+        assert loss[-1] < 0.5 * loss[0]
+    with pytest.raises(ValueError, match=r"at least 2 classes, got 1 .*; QuadraticModel.*and a Model of your own take"):
+        regression(tmp_path, "logistic")
+    with pytest.raises(ValueError, match=r"at least 2 classes, got 1"):
+        regression(tmp_path, "support.networks:Linen")
+    (tmp_path / "own_number.py").write_text("scale = 0.5")
+    with pytest.raises(ValueError, match=r"must be a module of Flax .* or a fedpick Model, got float"):
+        regression(tmp_path, f"{tmp_path}/own_number.py:scale")
+    done = CliRunner().invoke(app, ["data", "describe", f"{tmp_path}/regression.csv", "--x", "a,t", "--y", "zero"])
+    assert "4 clients, 72 samples, 8 test samples" in done.output
+    command = ["compare", f"{tmp_path}/regression.csv", "--x", "a,t", "--y", "zero", "-m", "2", "--rounds", "3"]
+    command += [
+        "--seeds",
+        "1",
+        "--strategies",
+        "rand",
+        "--model",
+        f"{tmp_path}/{tmp_path.name}.py:linear",
+        "-o",
+        f"{tmp_path}/c",
+        "--set",
+        "local.b=5",
+    ]
+    assert "target: loss" in CliRunner().invoke(app, command).output
+
+
+def test_what_a_model_at_an_address_reads_decides_its_runs(tmp_path, monkeypatch):
+    (experiment,) = regression(tmp_path, f"{tmp_path}/{tmp_path.name}.py:linear")
+    before = experiment.identity(0)
+    monkeypatch.setattr(sys.modules[tmp_path.name], "SCALE", 2.0)
+    changed = experiment.identity(0)
+    monkeypatch.undo()
+    assert (before != changed, experiment.identity(0) == before) == (True, True)
 
 
 def test_the_command_line_takes_a_file_and_a_name(tmp_path, monkeypatch):

@@ -201,7 +201,8 @@ def compare(
             one_of("compare", "tune", tune, ("eta",))
         chosen = make_experiments(task, choices)
         summary = chosen[0].federation().summary()
-        metric, value = choose_target(chosen, metric, value, percent=percent, test=bool(summary.test))
+        accuracy = bool(summary.test) and chosen[0].federation().classes > 1  # of one label, all models are right
+        metric, value = choose_target(chosen, metric, value, percent=percent, test=accuracy)
         check_target(metric, value, chosen[0].metrics.names)
         check_percent("compare", target, metric)
         check_direction("compare", metric, resolve_metrics("compare", chosen[0].metrics.test))

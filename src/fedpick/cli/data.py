@@ -129,6 +129,6 @@ def _summary(task: str, settings: list[str] | None, named: dict[str, Any]) -> An
     rest = tuple(setting for setting in settings or () if setting.partition("=")[0].split(".")[0].strip() != "selector")
     choices = Choices(strategies=("rand",), m=1, settings=rest, **named)
     try:
-        return only_one("data", make_experiments(task, choices), "data").federation().summary()
+        return only_one("data", make_experiments(task, choices, train=False), "data").federation().summary()
     except ValueError as error:
         raise ValueError(str(error).replace("compare: ", "data: ", 1)) from None

@@ -94,12 +94,13 @@ class Choices:
                 raise ValueError(f"compare: {name} must be a list or a tuple, got {shown(value)}")
 
 
-def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment]:
+def make_experiments(task: str, choices: Choices = Choices(), *, train: bool = True) -> list[Experiment]:
     """One experiment for each strategy (and each d) on a task.
 
     Args:
         task: A task of ``TASKS``, or the path of a ``.toml`` file or of data that ``Arrays`` reads.
         choices: What replaces the task's own settings.
+        train: Whether they are to be trained; else only their data are checked.
 
     >>> [config.describe(e.selector) for e in make_experiments("synthetic", Choices(strategies=("rand", "pow-d")))]
     ['rand, m = 3', 'pow-d, m = 3, d = 6']
@@ -145,7 +146,7 @@ def make_experiments(task: str, choices: Choices = Choices()) -> list[Experiment
     if len(different) > 1:
         _check_choice(different)
     for experiment in different:
-        experiment.check()  # a mistake is an error now, and not when the others have run
+        experiment.check() if train else experiment.check_data()  # an error now, and not when the others have run
     return different
 
 
@@ -200,7 +201,7 @@ def _path_from(folder: Path, path: str) -> str:
 
 def _model(kind: str) -> Plain:
     """A model by its kind; the address of a network of another library is one of ``Network``."""
-    is_network = registry.is_address(kind) and not hasattr(registry.load(kind), "build")
+    is_network = registry.is_address(kind) and not hasattr(registry.load(kind, objects=True), "build")
     return {"kind": "network", "net": kind} if is_network else {"kind": kind}
 
 
@@ -264,7 +265,7 @@ def choose_target(
         metric: The metric that was named; None for none.
         value: The value that was given; None for none.
         percent: Whether it was given in per cent.
-        test: Whether there is a test set.
+        test: Whether there is a test set of which accuracies say something.
     """
     own, goals = experiments[0].metrics, {(one.metrics.target, one.metrics.value) for one in experiments}
     if len(goals) > 1 and (metric is None or value is None):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedpick import registry
+from fedpick.sim import Model
 from fedpick.storage import sources_of, sum_of_code, sums_of_files
 
 
@@ -29,13 +30,15 @@ def own_code(plain: Any) -> dict[str, str]:
         return {}
     module = plain.partition(":")[0]
     try:
-        loaded = registry.load(plain)
+        loaded = registry.load(plain, objects=True)
     except ValueError:
         if module.endswith(".py") and sums_of_files([module]):
             raise  # of a file that is there, and would not count
         return {}
     first, own = registry.module_of(plain), inspect.getmodule(loaded)
     loads: list[Any] = [loaded if inspect.isclass(loaded) or inspect.isfunction(loaded) else own]
+    if isinstance(loaded, Model):
+        loads = [loaded.init, *loaded.functions]
     loads += [first] if first is not own else []  # "mynet.py:net" may be an object of a class of a package
     sums = sorted(filter(None, map(sum_of_code, loads)))
     return {plain: sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()} if sums else {}

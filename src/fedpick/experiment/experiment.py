@@ -169,18 +169,8 @@ class Experiment:
         return float(1e-4 * self.rounds + 1.8e-11 * passes * (inputs * width + 5_000))
 
     def check(self) -> None:
-        """Raise where the model, the data and the strategy do not go together; nothing is trained.
-
-        Warn of settings of the data that have no effect on them.
-        """
-        for name, why in getattr(self.data, "without_effect", {}).items():
-            if getattr(self.data, name) != getattr(type(self.data), name, None):
-                kind = type(self.data).__name__
-                warnings.warn(f"experiment: data.{name} of {kind} has no effect on the data: {why}", stacklevel=2)
-        if self.redraw and repr(_reseeded(self.data, 0)) == repr(_reseeded(self.data, 1)):
-            why = f"{type(self.data).__name__} has no seed by which it would be drawn anew"
-            warnings.warn(f"experiment: redraw has no effect on the data: {why}", stacklevel=2)
-        federation = self.federation()
+        """Raise where the model, the data and the strategy do not go together; nothing is trained."""
+        federation = self.check_data()
         model = self.model.build(federation)
         sim.check_shapes(federation, model, owner="experiment")
         seats, every = self.selector.m or federation.num_clients, self.metrics.every or max(1, self.rounds // 50)
@@ -191,6 +181,17 @@ class Experiment:
         sim.check_metrics(own, federation, model, owner="experiment")
         if self.metrics.target is not None:
             sim.check_direction("experiment", self.metrics.target, own)
+
+    def check_data(self) -> sim.Federation:
+        """The data, or why they cannot be made; a warning of settings that have no effect on them."""
+        for name, why in getattr(self.data, "without_effect", {}).items():
+            if getattr(self.data, name) != getattr(type(self.data), name, None):
+                kind = type(self.data).__name__
+                warnings.warn(f"experiment: data.{name} of {kind} has no effect on the data: {why}", stacklevel=2)
+        if self.redraw and repr(_reseeded(self.data, 0)) == repr(_reseeded(self.data, 1)):
+            why = f"{type(self.data).__name__} has no seed by which it would be drawn anew"
+            warnings.warn(f"experiment: redraw has no effect on the data: {why}", stacklevel=2)
+        return self.federation()
 
     def federation(self, seed: int | None = None) -> sim.Federation:
         """The clients and their data, by default those of the first seed; the last two are kept in memory."""

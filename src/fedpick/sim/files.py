@@ -24,9 +24,10 @@ KINDS = (".npz", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".json")
 class Table(NamedTuple):
     """Columns by name, the same of a test set where the file has one, and what the labels of a column are called.
 
-    ``test_words`` are those of the test set, which may have them in another order. ``first`` is the number that a person counts the first row as, and ``unit`` what it is then called. ``written`` has
+    ``first`` is the number that a person counts the first row as, and ``unit`` what it is then called. ``written`` has
     those columns of numbers that are names where they are of clients or labels: 007 is another one than 7. ``broken``
     has those columns of a CSV file that hold a line break, and the line in which the first such cell begins.
+    ``test_words`` are what the labels of the test set are called.
     """
 
     columns: Mapping[str, Numbers]

@@ -46,6 +46,7 @@ def inputs_of(federation: Federation) -> int:
 def classes_of(owner: object, federation: Federation) -> int:
     """The number of classes, at least two."""
     if federation.classes < 2:
-        found = f"{federation.classes} in {federation.name} (only QuadraticModel, of the quadratic problem, takes one)"
+        others = "QuadraticModel, of the quadratic problem, and a Model of your own take one"
+        found = f"{federation.classes} in {federation.name} (a classifier needs two; {others})"
         raise ValueError(f"{owner_name(owner)}: data must have at least 2 classes, got {found}")
     return federation.classes

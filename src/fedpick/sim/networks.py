@@ -47,13 +47,18 @@ class Network:
 
     def build(self, federation: Federation) -> Model:
         sample = jax.eval_shape(lambda: federation.prepare(federation.inputs(jnp.zeros(1, jnp.int32))))
-        return _built(registry.load(self.net), self.net, sample.shape[1:], classes_of(self, federation), self.objective)
+        found = registry.load(self.net, objects=True)
+        if isinstance(found, Model):
+            return found
+        model, is_own = _built(found, self.net, sample.shape[1:], federation.classes, self.objective)
+        if not is_own:
+            classes_of(self, federation)
+        return model
 
 
 @functools.cache  # the same network is the same program
-def _built(made: Any, address: str, shape: tuple[int, ...], classes: int, objective: Objective) -> Model:
-    if isinstance(made, Model):
-        return made
+def _built(made: Any, address: str, shape: tuple[int, ...], classes: int, objective: Objective) -> tuple[Model, bool]:
+    """The model, and whether it is one of the user's own, which need not be a classifier."""
     parameters = _parameters(made)
     known = {"classes": classes, "num_classes": classes, "inputs": shape}
     given = {name: value for name, value in known.items() if name in parameters}
@@ -67,14 +72,14 @@ def _built(made: Any, address: str, shape: tuple[int, ...], classes: int, object
             raise ValueError(f"Network: {address} {rule}, got a torch.nn.Module")
         found = made if _is_linen(made) else _made(made, given, address)
         if isinstance(found, Model):
-            return found
+            return found, True
         if _is_linen(found):
             init, apply = _linen(found, shape)
         elif hasattr(found, "stateless_call"):
             init, apply = _keras(found, shape, address)
         else:
             raise ValueError(f"Network: {address} must be {LIBRARIES}, got {type(found).__name__}")
-    return from_apply(init, apply, objective)
+    return from_apply(init, apply, objective), False
 
 
 def _made(made: Any, given: Mapping[str, Any], address: str) -> Any:
