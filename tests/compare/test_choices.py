@@ -40,6 +40,24 @@ def file(tmp_path):
     return path
 
 
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("images/cat/1.png", r"a folder of data must be one of LEAF, .*, got '.*images'; an \.npz of x, y and client"),
+        (
+            "images/cat/1.csv",
+            r"a folder of data must be .*, got '.*images' with cat/1\.csv; name one file, and make one",
+        ),
+        ("forest.csv.gz", r"a file of data must be one of \.npz, .*, got '.*forest\.csv\.gz'; save it as one$"),
+    ],
+)
+def test_a_path_of_no_table_is_told_why(path, sentence, tmp_path):
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text("a,b")
+    with pytest.raises(ValueError, match=sentence):
+        make_experiments(str(tmp_path / path.partition("/")[0]), Choices())
+
+
 def test_settings_of_the_selector_count_beside_strategies():
     found = chosen(strategies=("rand", "pow-d"), settings=("selector.m=3", "selector.d=9"))
     assert found == ["rand, m = 3", "pow-d, m = 3, d = 9"]

@@ -141,7 +141,7 @@ X, Y, C = np.zeros((4, 2)), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1])
         (lambda: Federation.from_arrays(X, Y, C, size=3), "size must have a row per client, got 3"),
         (lambda: Federation.from_arrays(X, Y, [0, 0, 1]), "client must have one entry per sample (4), got shape (3,)"),
         (lambda: Federation.from_arrays(X, Y, [0.0, 0.0, 1.5, 1.0]), "client must be whole numbers or words, got 1.5 in row 2"),
-        (lambda: Federation.from_arrays(X, [0.5, 1.0, 2.0, 1.0], C), "y must be whole numbers or words (targets of a regression go into x), got 0.5 in row 0"),
+        (lambda: Federation.from_arrays(X, [0.5, 1.0, 2.0, 1.0], C), "y must be whole numbers or words (targets of a regression go into x, see docs/own-data.md), got 0.5 in row 0"),
         (lambda: Federation.from_arrays(X, Y, [0.0, np.nan, 1.0, 1.0]), "client must be known for every sample, got none in row 1"),
         (lambda: Federation.from_arrays(X, Y, ["a", "b", "", "a"]), "client must be known for every sample, got none in row 2"),
         (lambda: Federation.from_arrays(X, Y, ["a", "b", "a", np.nan]), "client must be known for every sample, got none in row 3"),

@@ -23,6 +23,7 @@ from fedpick.sim import (
     Federation,
     Local,
     Logistic,
+    check_test_set,
     files,
     from_datasets,
     from_frame,
@@ -171,6 +172,26 @@ def test_numbers_that_are_hardly_classes_are_told(recwarn):
     assert not [each for each in told if "in another code" in each]
 
 
+def test_clients_that_the_test_set_leaves_out_are_told():
+    x, sizes = rng.normal(size=(580, 2)), [100] * 4 + [9] * 20
+    with pytest.warns(
+        UserWarning, match=r"20 of 24 clients, with 31% of the samples, .*: test_share=0.1 takes one of 10"
+    ):
+        found = Federation.from_arrays(x, np.arange(580) % 2, np.repeat(np.arange(24), sizes), test_share=0.1)
+    assert len(found.test_y) == 40
+    with pytest.raises(ValueError, match=r"needs a test set; few has none \(give one, or a larger test_share"):
+        check_test_set("compare", "test_accuracy", Federation.from_arrays(x[:9], [0] * 9, [0] * 9, name="few"))
+
+
+def test_labels_of_several_columns_are_told_how_to_be_one():
+    x, client = np.ones((6, 2)), np.arange(6) % 2
+    for y, cure in ((np.ones((6, 1), int), r"y\.ravel\(\)"), (np.eye(6, 3, dtype=int), r"y\.argmax\(axis=1\)")):
+        with pytest.raises(ValueError, match=cure):
+            Federation.from_arrays(x, y, client)
+        with pytest.raises(ValueError, match=cure):
+            from_datasets([[(x[0], y[0]), (x[0], y[1])]])
+
+
 def test_images_that_are_files_in_a_column(tmp_path, monkeypatch):
     """As Hugging Face's parquet files have them."""
     image = types.ModuleType("PIL.Image")
@@ -238,7 +259,10 @@ WRONG = {
         "y and client must be different columns, got 'station' for both",
     ),
     "words as inputs": ({"client": "station", "x": ("remark",)}, r"remark must be numbers, got 'fine'"),
-    "numbers as labels": ({"client": "station", "y": "rain"}, "rain must be whole numbers or words, got .* in line 2"),
+    "numbers as labels": (
+        {"client": "station", "y": "rain"},
+        r"rain must be whole numbers or words \(targets of a regression go into x, .*\), got .* in line 2",
+    ),
 }
 
 
@@ -958,7 +982,7 @@ def test_of_coordinates_beside_an_activity_the_last_column_is_the_label(tmp_path
         found = Arrays(str(file), y=y).federation()
         assert (found.x.shape, found.names.labels) == ((2, 3), ("run", "walk"))
     file.write_text("x,y,user\n5,1.5,1\n1,1.1,2\n")
-    with pytest.raises(ValueError, match=r"y must be whole numbers or words, got 1.5 in line 2"):
+    with pytest.raises(ValueError, match=r"y must be whole numbers or words .*, got 1.5 in line 2"):
         Arrays(str(file)).federation()
 
 

@@ -14,7 +14,7 @@ from fedpick.compare.tasks import BY_LOSS, OWN, SEATS, TASKS
 from fedpick.config import Plain
 from fedpick.experiment import Experiment, from_plain
 from fedpick.registry import nearest
-from fedpick.sim import is_table
+from fedpick.sim import check_is_table, is_table
 from fedpick.text import shown
 
 DEFAULT_STRATEGIES = ("rand", "pow-d", "cpow-d", "rpow-d", "afl", "auto")
@@ -247,6 +247,7 @@ def _task(task: str) -> Plain:
         return config.read_plain(task)
     if task in registry.ROLES["Data"] or registry.is_address(task):
         return {**copy.deepcopy(OWN), "data": {"kind": task}}
+    check_is_table(task, "compare")
     rule = f"one of {', '.join(TASKS)}, a .toml file, or data of yours (.npz, .csv, .parquet, a folder)"
     raise ValueError(f"compare: the task must be {rule}, got {shown(task)}{nearest(task, TASKS)}")
 

@@ -23,7 +23,7 @@ from fedpick.sim.datasets import (
 )
 from fedpick.sim.downloads import fetch_fashion_mnist, find_fashion_mnist, verify_fashion_mnist
 from fedpick.sim.federation import Federation, pixels
-from fedpick.sim.files import is_table
+from fedpick.sim.files import check_is_table, is_table
 from fedpick.sim.fit import check_fit, make_federation
 from fedpick.sim.flights import NYCFlights
 from fedpick.sim.liars import Liars
@@ -102,6 +102,7 @@ __all__ = [
     "calibration",
     "check_direction",
     "check_fit",
+    "check_is_table",
     "check_lowest",
     "check_metrics",
     "check_room",

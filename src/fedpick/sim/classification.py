@@ -168,6 +168,9 @@ def _resolved(owner: str, metric: Any) -> NamedMetric:
     return NamedMetric(name, function, higher)
 
 
+NO_TEST_SET = " (give one, or a larger test_share, in a file data.test_share)"
+
+
 def check_test_set(owner: str, target: str, federation: Federation) -> None:
     """Raise where the metric of a target is one of the test set, and there is none, or none that it can be told from.
 
@@ -177,6 +180,6 @@ def check_test_set(owner: str, target: str, federation: Federation) -> None:
         federation: The data.
     """
     if target.startswith("test_") and not federation.test_y.shape[0]:
-        raise ValueError(f"{owner}: metric {target} needs a test set; {federation.name} has none")
+        raise ValueError(f"{owner}: metric {target} needs a test set; {federation.name} has none{NO_TEST_SET}")
     if target == "test_auc" and len(np.unique(federation.test_y)) < 2:
         raise ValueError(f"{owner}: metric test_auc needs a test set of two labels; that of {federation.name} has one")

@@ -48,6 +48,24 @@ def is_table(path: str) -> bool:
     return suffix in KINDS and (suffix != ".json" or _is_leaf(Path(path)))
 
 
+def check_is_table(path: str, owner: str) -> None:
+    """Raise where a path is there, and is no table: of another kind, or a folder of other files.
+
+    Args:
+        path: The path.
+        owner: What the error begins with.
+    """
+    if Path(path).is_dir() and not is_table(path):
+        inside = (*sorted(Path(path).glob("*")), *sorted(Path(path).glob("*/*")))
+        found = [file.relative_to(path) for file in inside if file.suffix.lower() in KINDS]
+        listed = f"{found[0]}{f' and {len(found) - 1} more' if found[1:] else ''}" if found else ""
+        cure = f" with {listed}; name one file, and make one of several, with a column client" if found else ""
+        rule = "a folder of data must be one of LEAF, or one that save_to_disk of Hugging Face wrote"
+        raise ValueError(f"{owner}: {rule}, got {path!r}{cure or '; an .npz of x, y and client takes any data'}")
+    if Path(path).is_file() and not is_table(path):
+        raise ValueError(f"{owner}: a file of data must be one of {', '.join(KINDS)}, got {path!r}; save it as one")
+
+
 def files_of(path: str) -> list[Path]:
     """The files that a table is read from."""
     folder = Path(path)

@@ -16,7 +16,7 @@ from fedpick.protocol import check_fields, check_strategy, init_key, round_keys,
 from fedpick.purity import is_own, trace_again
 from fedpick.results import Result, idle_runs, idle_sentence
 from fedpick.sim.availability import Devices, Failures
-from fedpick.sim.classification import NamedMetric
+from fedpick.sim.classification import NO_TEST_SET, NamedMetric
 from fedpick.sim.federation import Federation
 from fedpick.sim.fit import make_federation
 from fedpick.sim.liars import Liars
@@ -92,7 +92,7 @@ def check_metrics(own: Sequence[NamedMetric], federation: Federation, model: Mod
     order = federation.test_y if federation.test_order is None else federation.test_order
     samples = int(order.shape[-1]) if sizes is None else int(sizes.min())
     if samples == 0:
-        raise ValueError(f"{owner}: metrics ({listed}) need a test set; {federation.name} has none")
+        raise ValueError(f"{owner}: metrics ({listed}) need a test set; {federation.name} has none{NO_TEST_SET}")
     if model.apply is None:
         rule = f"metrics ({listed}) need a classifier: a model of from_apply, or one with logits"
         raise ValueError(f"{owner}: {rule}, got none")

@@ -1,6 +1,7 @@
 """Arrays with a row per sample: what they must be, and the numbers of clients and labels that have names."""
 
 import contextlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -11,6 +12,8 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.text import shown
 
+REGRESSION = " (targets of a regression go into x, see docs/own-data.md)"
+LEFT_OUT = 0.1  # of the samples, at which clients that are not in the test set are told
 CHECKED = 100_000  # rows at a time, for a table of all is a quarter of the data more
 
 
@@ -165,9 +168,7 @@ def numbered(name: str, values: Numbers, gaps: bool = False, negative: bool = Fa
         dense = low >= 0 and high < 2 * len(values) and np.bincount(values).all()
         if not gaps or dense or (low < 0 and not negative):
             return values, ()
-    numbers, called = number(
-        values, f"Federation: {name}", " (targets of a regression go into x)" if name == "y" else ""
-    )
+    numbers, called = number(values, f"Federation: {name}", REGRESSION if name == "y" else "")
     if values.dtype.kind == "f" and not gaps:
         return values.astype(np.int64), ()
     return numbers, () if called == tuple(map(str, range(len(called)))) else called
@@ -210,11 +211,23 @@ def narrow(name: str, x: Numbers, columns: Sequence[str] = (), exact: bool = Fal
 def check_labels(name: str, labels: Numbers, rows: int, empty: bool = False) -> None:
     """Raise unless there is a whole number for each of so many samples."""
     if labels.ndim != 1 or len(labels) != rows or (rows == 0 and not empty):
-        raise ValueError(f"Federation: {name} must have one entry per sample ({rows}), got shape {labels.shape}")
+        hint = reshaped(labels) if name.endswith("y") else ""
+        raise ValueError(f"Federation: {name} must have one entry per sample ({rows}), got shape {labels.shape}{hint}")
     if len(labels) and labels.dtype.kind not in "iu":
         raise ValueError(f"Federation: {name} must be whole numbers, got dtype {labels.dtype}")
     if len(labels) and labels.max() >= 2**31:
         raise ValueError(f"Federation: {name} must be below 2**31, got {labels.max()}")
+
+
+def reshaped(labels: Numbers) -> str:
+    """How labels of several columns become one per sample, for the end of a message.
+
+    >>> reshaped(np.zeros((5, 1))), reshaped(np.zeros(5))
+    ('; y.ravel() is right', '')
+    """
+    if labels.ndim != 2:
+        return ""
+    return "; y.ravel() is right" if labels.shape[1] == 1 else "; of one-hot labels y.argmax(axis=1) is right"
 
 
 def check_below(name: str, labels: Numbers, limit: int, limit_name: str) -> None:
@@ -249,6 +262,27 @@ def held_out(client: Numbers, share: float, seed: int) -> Numbers:
     wanted = np.round(share * counts, 6)  # 0.29 of 100 are 29, though 0.29 * 100 is a little less
     chosen[order] = place < np.repeat(np.floor(wanted), counts)
     return chosen
+
+
+def warn_of_left_out(name: str, client: Numbers, out: Numbers, share: float) -> None:
+    """Warn where clients with a considerable part of the samples have none in the test set, unless it is empty.
+
+    Args:
+        name: What the warning begins with.
+        client: The client of each sample, 0..K-1.
+        out: Which samples are the test set.
+        share: The share of every client's samples that it was to be.
+    """
+    counts = np.bincount(client)
+    without = (counts > 0) & (np.bincount(client[out], minlength=len(counts)) == 0)
+    if out.any() and counts[without].sum() >= LEFT_OUT * len(client):
+        which = (
+            f"{without.sum():,} of {np.count_nonzero(counts):,} clients, with {counts[without].sum() / len(client):.0%}"
+        )
+        least = int(np.ceil(round(1 / share, 6)))
+        what = f"{which} of the samples, are not in the test set: test_share={share:g} takes one of {least}"
+        cure = "raise it (in a file, data.test_share), or give a test set"
+        warnings.warn(f"{name}: {what}, and they have fewer; {cure}", stacklevel=3)
 
 
 def few(numbers: Any) -> str:

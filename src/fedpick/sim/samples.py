@@ -15,6 +15,7 @@ from fedpick.sim.federation import Federation, as_float, pixels
 from fedpick.sim.files import Table
 from fedpick.sim.partition import Partition
 from fedpick.sim.rows import (
+    REGRESSION,
     Names,
     check_below,
     check_labels,
@@ -26,7 +27,9 @@ from fedpick.sim.rows import (
     number,
     numbered,
     plain,
+    reshaped,
     samples,
+    warn_of_left_out,
 )
 
 SCALE = 10.0  # of inputs, above which plain gradient descent rarely works
@@ -115,6 +118,7 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
             client, clients = _dealt_out(y, partition), ()
     if test is None:
         out = held_out(client, how.test_share, how.seed)
+        warn_of_left_out(name, client, out, how.test_share)
         test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
     else:
         test_x = narrow(f"{owner}: test x", test[0], roles.x, exact)
@@ -169,8 +173,8 @@ def _labels(
     called = (name, f"test_{name}")
     for part, each in zip(both, called, strict=False):
         if part.ndim != 1:
-            raise ValueError(f"{each} must be one label per sample, got shape {part.shape}")
-    numbers, labels = number(joined(name, both), name)
+            raise ValueError(f"{each} must be one label per sample, got shape {part.shape}{reshaped(part)}")
+    numbers, labels = number(joined(name, both), name, REGRESSION)
     if words[0] and both[0].dtype.kind in "iu":
         own = (words[0], words[1] or words[0])
         numbers = joined(name, [_as_named(*each, words[0]) for each in zip(both, called, own, strict=False)])
