@@ -5,6 +5,7 @@ import html
 import importlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -12,17 +13,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
 import pytest
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
 from support.fake_grid import FakeGrid, only, plain_app, raising, silent, zeros
 from support.made_up import made_up
 from typer.testing import CliRunner
 
-from fedpick import Cooldown, PowerOfChoice, Rand
+from fedpick import Cooldown, PowerOfChoice, Rand, strategy
 from fedpick.cli import app as command
 from fedpick.compare import load_report, render_page
 from fedpick.flower import Selecting, Trial
@@ -378,6 +380,53 @@ def test_what_a_client_draws_is_decided_by_run_round_and_client_alone(tmp_path, 
     np.random.seed(5)
     assert draw(0, 1, 2) == first
     assert len({first, draw(1, 1, 2), draw(0, 2, 2), draw(0, 1, 3)}) == 4
+
+
+def test_what_an_app_draws_when_it_is_imported_is_decided_by_the_seed(tmp_path, monkeypatch):
+    (tmp_path / "at_import.py").write_text(
+        "import numpy as np\nDRAWN = np.random.random()\ndef app(message, context):\n    return DRAWN\n"
+    )
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    told = SimpleNamespace(content=SimpleNamespace(config_records={}), metadata=SimpleNamespace(message_type="train"))
+
+    def draw(seed):
+        np.random.seed(None)
+        sys.modules.pop("at_import", None)
+        return SeededClient(str(tmp_path), "at_import:app", {}, seed)(told, Context(1, 1, {}, None, {}))
+
+    assert draw(0) == draw(0) != draw(1)
+
+
+def test_a_trial_that_was_interrupted_goes_on_with_the_same_evaluation_clients(tmp_path):
+    def play(folder, *rounds):
+        for number in rounds:
+            random.seed(number)
+            trial = Trial(strategy="rand", seed=0, clients=8, folder=str(tmp_path / folder), rounds=number)
+            ours = Selecting(FedAvg(fraction_evaluate=0.25), Rand(m=2))
+            with trial.under_way():
+                ours.start(FakeGrid(plain_app(), range(8), seed=number), zeros())
+        return [values["eval_clients_checksum"] for values in ours.history.measured.values()]
+
+    whole = play("whole", 6)
+    assert len(set(whole)) > 1
+    assert play("interrupted", 2, 6) == whole
+
+
+def test_runs_of_one_seed_that_began_with_different_models_are_told(tmp_path):
+    ones = ArrayRecord({"w": Array(np.ones(3, np.float32))})
+    for name, first in {"rand": zeros(), "pow-d": ones}.items():
+        ours = Selecting(
+            FedAvg(),
+            strategy(name, m=2, **({"d": 4} if name == "pow-d" else {})),
+            clients=4,
+            wait=0.1,
+            folder=tmp_path / name,
+        )
+        ours.start(FakeGrid(plain_app(), range(4)), first, num_rounds=2, timeout=0.5)
+    store, other = RunStore(tmp_path / "rand"), RunStore(tmp_path / "pow-d")
+    assert load_report(tmp_path / "rand").remarks == ()
+    store.add(other.load(next(iter(other.identities()))))
+    assert "Runs of seed 0 began with different models" in " ".join(load_report(tmp_path / "rand").remarks)
 
 
 def test_progress_is_read_from_the_log(tmp_path):

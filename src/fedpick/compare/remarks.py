@@ -21,7 +21,7 @@ LAST_POLLS = 200  # rounds of which a page says who was asked
 
 
 def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[StoredRun]) -> tuple[str, ...]:
-    """What clients do not report, how many updates and answers were lost, and whether evaluations are of the same.
+    """What clients do not report, what was lost, and whether evaluations are of the same clients and models begin alike.
 
     Args:
         names: The strategies.
@@ -30,7 +30,7 @@ def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[S
     """
     missing = lost(names, results)
     said = f"{missing}, or could not be used." if missing else ""
-    found = (_missing(runs), _unanswered(runs), said, _unusable(runs), _evaluated(runs))
+    found = (_missing(runs), _unanswered(runs), said, _unusable(runs), _evaluated(runs), _first_models(runs))
     return tuple(filter(None, found))
 
 
@@ -215,3 +215,15 @@ def _evaluated(runs: Sequence[StoredRun]) -> str:
     if any(len(each) > 1 for each in who) or (not nameless and len(set().union(*who)) > 1):
         return f"Evaluations on clients are of {known[0]} clients, but not always of these: {same}"
     return ""
+
+
+def _first_models(runs: Sequence[StoredRun]) -> str:
+    """Which seeds have runs that began with different models; runs of before do not say it."""
+    models: dict[int, set[str]] = {}
+    for run in (run for run in runs if "first_model" in run.about):
+        models.setdefault(run.about["seed"], set()).add(run.about["first_model"])
+    unlike = [str(seed) for seed, found in models.items() if len(found) > 1]
+    if not unlike:
+        return ""
+    which = f"seed{'s' if len(unlike) > 1 else ''} {listed(unlike)}"
+    return f"Runs of {which} began with different models, so that they differ in more than the strategy."

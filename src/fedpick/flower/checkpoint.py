@@ -182,6 +182,7 @@ class Checkpointer:
             "experiment": experiment,
             "clients": state.clients.identities,
             "model_bytes": model_bytes,
+            "first_model": self.first_model,
             "seconds": round(sum(row.seconds for row in state.history.rows), 3),
         }
         about["missing"] = state.clients.missing()

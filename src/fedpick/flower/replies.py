@@ -218,7 +218,7 @@ def unify_names(updates: Sequence[Message], arrays_key: str) -> None:
 
 
 def bound_examples(replies: Sequence[Message], key: str, bound: Callable[[list[float]], NDArray[np.float64]]) -> None:
-    """Bound the examples (the metric ``key``) by which these replies are averaged, as ``bound`` has it of the claims."""
+    """Bound the examples (the metric ``key``) by which replies are averaged, as ``bound`` has it of the claims."""
     claims = [read_metric(reply, key) for reply in replies]
     bounds = bound(claims).tolist() if all(claim >= 0 for claim in claims) else claims
     for reply, claim, bounded in zip(replies, claims, bounds, strict=True):

@@ -64,6 +64,7 @@ class Adapter:
         self.evaluations: list[Message] = []  # the messages that ask clients to evaluate, in this round
         self.checkpointer: Checkpointer | None = None
         self.recovery = Recovery(self.wrapped, options.quarantine, options.outage)
+        self.reseed: Callable[..., None] = lambda *_: None  # in a trial, which draws the same where it goes on later
 
     def begin(self, arrays: ArrayRecord, grid: Grid) -> None:
         """Resume from the folder, if a run of this federation left a state there; only the first call does so."""
@@ -105,6 +106,7 @@ class Adapter:
 
         They are the strategy's own: it sees the chosen nodes only, and trains all of them.
         """
+        self.reseed(server_round, "train")
         if self.recovery.good is None and not self.skip:
             self.begin(arrays, grid)
         if server_round <= self.skip:
@@ -137,6 +139,7 @@ class Adapter:
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Aggregated:
         """What the strategy makes of the valid updates, in the order of the seats."""
+        self.reseed(server_round, "aggregate")
         state = self.state
         if server_round <= self.skip:
             return state.arrays.copy(), None
@@ -192,6 +195,7 @@ class Adapter:
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """The strategy's evaluation on the clients that answer; it asks for no more of them than there are."""
+        self.reseed(server_round, "evaluate")
         table, self.evaluations = self.state.clients, []
         missed = server_round == self.skip and "loss" not in self.state.history.measured.get(self.skip, {})
         if missed and self.wrapped.setting("fraction_evaluate", 1.0) != 0:  # the server was killed before it came

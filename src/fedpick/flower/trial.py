@@ -2,12 +2,18 @@
 
 import contextlib
 import dataclasses
+import functools
+import json
+import random
+import sys
+import zlib
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.serverapp.strategy import Strategy
 
 from fedpick import config
@@ -91,6 +97,7 @@ class Trial:
         strategy = adapter.wrapped.layers[0]
         found = Adapter(self.selector(adapter.selector, rounds), Options(**given), strategy, adapter.inside)
         found.check_reports.strict = True
+        found.reseed = functools.partial(seed_everything, self.seed)
         return found
 
     def patience(self, seconds: float) -> float:
@@ -123,6 +130,17 @@ class Trial:
         finally:
             Strategy.start = start  # type: ignore[method-assign]
             TRIAL.reset(token)
+
+
+def seed_everything(*parts: Any) -> None:
+    """Seed Python's, NumPy's and, where they are imported, PyTorch's and TensorFlow's random numbers."""
+    seed = zlib.crc32(json.dumps(parts, default=str).encode())
+    random.seed(seed)
+    np.random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+    if "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].random.set_seed(seed)
 
 
 TRIAL: ContextVar[Trial | None] = ContextVar("TRIAL", default=None)

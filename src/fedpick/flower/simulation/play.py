@@ -4,17 +4,14 @@ import copy
 import importlib
 import json
 import os
-import random
 import signal
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -23,6 +20,7 @@ from ray import cloudpickle
 
 from fedpick.flower import Trial
 from fedpick.flower.simulation.processes import FAILED
+from fedpick.flower.trial import seed_everything
 from fedpick.registry import look_in
 
 GRACE = 5.0  # seconds to end in
@@ -40,10 +38,9 @@ class SeededClient(ClientApp):
         self.folder, self.address, self.settings, self.seed = folder, address, settings, seed
 
     def __call__(self, message: Message, context: Context) -> Message:
-        app, own = (
-            load(self.folder, self.address),
-            copy.copy(context),
-        )  # Flower refuses a context with another run config
+        seed_everything(self.seed)  # for what the app draws when it is imported
+        app = load(self.folder, self.address)
+        own = copy.copy(context)  # Flower refuses a context with another run config
         own.run_config = dict(self.settings)
         content = message.content.config_records.values()
         seats = [str(record.get(name)) for record in content for name in ("server-round", "fedpick-seat")]
@@ -59,17 +56,6 @@ def load(folder: str, address: str) -> Any:
         sys.path.insert(0, folder)
     module, _, name = address.partition(":")
     return getattr(importlib.import_module(module), name)
-
-
-def seed_everything(*parts: Any) -> None:
-    """Seed Python's, NumPy's and, where they are imported, PyTorch's and TensorFlow's random numbers."""
-    seed = zlib.crc32(json.dumps(parts, default=str).encode())
-    random.seed(seed)
-    np.random.seed(seed)
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(seed)
-    if "tensorflow" in sys.modules:
-        sys.modules["tensorflow"].random.set_seed(seed)
 
 
 def main() -> None:
@@ -103,6 +89,7 @@ def play(request: Mapping[str, Any]) -> None:
     def serve(grid: Grid, context: Context) -> None:
         context.run_config = dict(settings)
         try:
+            seed_everything(trial.seed)  # an app may make its model when it is imported
             app = load(folder, request["server"])
             seed_everything(trial.seed)
             with trial.under_way():
@@ -113,10 +100,12 @@ def play(request: Mapping[str, Any]) -> None:
             raise
 
     by_value: Any = cloudpickle.register_pickle_by_value
-    by_value(sys.modules[__name__])  # so that Ray's processes need not import fedpick
+    for module in (__name__, seed_everything.__module__):
+        by_value(sys.modules[module])  # so that Ray's processes need not import fedpick
     client = SeededClient(folder, request["client"], settings, trial.seed)
     ended: BaseException | None = None
     try:
+        seed_everything(trial.seed)  # the server may share modules with it
         load(folder, request["client"])  # an error of its own is said at once, and not by every client
         run_simulation(server, client, trial.clients, backend_config=request["backend"])
     except Exception as error:

@@ -13,7 +13,7 @@ from fedpick.registry import fitting_parameters, is_address, load, nearest, para
 from fedpick.storage import sum_of_code, sums_of_files
 from fedpick.validation import natural, require
 
-FORMAT = 2  # of the identity: raised when the same settings come to give other results
+FORMAT = 3  # of the identity: raised when the same settings come to give other results
 
 
 @dataclass(frozen=True)
