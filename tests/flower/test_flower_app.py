@@ -239,7 +239,8 @@ def test_a_trial_has_the_seats_of_the_app_unless_they_are_given():
 
     assert (selector(PowerOfChoice(m=3, d=6)).m, selector(PowerOfChoice(m=3, d=6)).d) == (3, 6)
     assert selector(Rand(m=3)).d == 6
-    assert (selector(PowerOfChoice(m=3, d=6), m=2).m, selector(PowerOfChoice(m=3, d=6), m=2).d) == (2, 4)
+    assert (selector(PowerOfChoice(m=3, d=6), m=2).m, selector(PowerOfChoice(m=3, d=6), m=2).d) == (2, 6)
+    assert selector(PowerOfChoice(m=2, d=3), m=4).d == 8  # where the app's own are too few
     assert selector(PowerOfChoice(m=3, d=6), d=9).d == 9
     assert selector(Rand(m=30)).d == 10  # an app for more clients than there are
     cooldown = Trial(strategy="cooldown(rand)", seed=0, clients=10, folder="", parameters={"rounds": 2})

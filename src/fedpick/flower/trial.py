@@ -68,7 +68,7 @@ class Trial:
         while held is not None and not hasattr(held, "d"):
             held = getattr(held, "selector", None)  # of a wrapper
         d = getattr(held, "d", None)
-        if self.m is not None or not isinstance(d, int) or not m <= d <= self.clients:
+        if not isinstance(d, int) or not m <= d <= self.clients:
             d = min(2 * m, self.clients)
         offered = {"m": m, "d": self.d or d, "rounds": rounds}
         outer = parameters_of("Selector", parse_name(self.strategy)[0])
