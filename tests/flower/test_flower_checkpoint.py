@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import re
 
 import numpy as np
@@ -359,3 +360,35 @@ def test_what_a_strategy_makes_of_the_training_config_survives(tmp_path):
 
     assert play(2) == [(0.5, 2), (0.25, 2)]
     assert play(4, epochs=3) == [(0.125, 3), (0.0625, 3)]  # what the strategy does not touch is as it is given now
+
+
+class Plateau(flower.FedAvg):
+    """Remembers its losses in a list, its rounds in a dictionary, what it does in a text, and what cannot be saved."""
+
+    def __init__(self):
+        super().__init__(fraction_evaluate=0.0)
+        self.losses, self.seen, self.phase, self.best, self.steps = [], {}, "falling", (math.inf, None), iter(())
+
+    def aggregate_train(self, server_round, replies):
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        self.losses.append(metrics["train_loss"])
+        self.seen[server_round] = {"loss": self.losses[-1], "tags": ["late"] * (server_round > 1)}
+        self.phase, self.best = f"round {server_round}", min(self.best, (self.losses[-1], server_round))
+        self.steps = iter(self.losses)
+        return arrays, metrics
+
+
+def test_lists_dictionaries_and_texts_of_a_strategy_survive_and_what_does_not_is_said(tmp_path, caplog):
+    def play(folder, *rounds):
+        for number in rounds:
+            inner = Plateau()
+            ours = Selecting(inner, strategy("rand", m=2), clients=4, wait=0.0, folder=tmp_path / folder)
+            ours.start(FakeGrid(plain_app(), range(4)), zeros(), num_rounds=number, timeout=0.5)
+        return inner.losses, inner.seen, inner.phase, inner.best
+
+    whole = play("whole", 4)
+    assert [line for line in caplog.messages if "is not saved" in line] == [
+        "fedpick: 'steps' of Plateau (of type list_iterator) is not saved: a run that resumes begins without it"
+    ]
+    assert len(whole[0]) == 4
+    assert play("interrupted", 2, 4) == whole

@@ -21,7 +21,7 @@ LAST_POLLS = 200  # rounds of which a page says who was asked
 
 
 def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[StoredRun]) -> tuple[str, ...]:
-    """What clients do not report, what was lost, and whether evaluations are of the same clients and models begin alike.
+    """What clients do not report, what was lost, and whether evaluations are of the same clients.
 
     Args:
         names: The strategies.

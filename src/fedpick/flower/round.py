@@ -267,6 +267,7 @@ class Adapter:
     def save(self, at_end: bool = False) -> None:
         """Write a checkpoint, if there is a folder and a round was played."""
         if self.checkpointer is not None and self.state.rounds:
+            self.wrapped.warn_of_unsaved()
             self.state.wrapped = self.wrapped.memory()
             self.checkpointer.save(self.state, at_end)
 
