@@ -184,6 +184,9 @@ def test_one_client_without_an_accuracy_or_with_one_in_per_cent_does_not_take_th
         ({"top5_accuracy": 0.9, "eval_acc": 0.5, "aux_loss": 7.0, "loss": 1.0}, 1.0, 0.5),
         ({"train_acc": 0.99, "centralized_accuracy": 0.5, "val_loss": 1.0, "l2_loss": 3.0}, 1.0, 0.5),
         ({"f1": 0.2, "mse_loss": 1.0, "top1_acc": 0.5}, 1.0, 0.5),  # the only one
+        ({"accuracy_std": 0.1, "loss_var": 3.0, "accuracy_mean": 0.5, "mean_loss": 1.0}, 1.0, 0.5),
+        ({"inaccuracy": 0.3, "top5_accuracy": 0.9, "top1_accuracy": 0.5}, None, 0.5),
+        ({"top-10-acc": 0.5}, None, 0.5),
         ({"train_loss": 9.0, "train_accuracy": 0.9}, None, None),  # of other data
     ],
 )

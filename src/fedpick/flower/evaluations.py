@@ -16,6 +16,7 @@ from fedpick.metrics import OVER_CLIENTS
 
 WORDS = {"loss": ("loss",), "acc": ("accuracy", "acc")}  # what a name must contain -> what it may be as a whole
 PREFIXES = ("test", "eval", "evaluation", "val", "valid", "validation", "server", "central", "centralized", "global")
+SPREADS = {"std", "stdev", "stddev", "var", "variance"}  # a part of a name that is of a spread
 OUTSIDE = "the accuracy is not between 0 and 1: is it in per cent? (a loss is used)"
 ROUNDING = 1e-6  # by which an accuracy in float32 may be above 1
 
@@ -106,21 +107,27 @@ def _named(metrics: Mapping[str, Any], word: str, training: bool = True) -> str 
     """The name of the number that is a model's loss or accuracy; None where there is none.
 
     It is the one that has just this name, or it with a prefix such as test or eval; or else the first that contains it,
-    and one of training only where there is no other, if at all.
+    and one of training only where there is no other, if at all. A spread is neither, and nor is an inaccuracy; what is
+    right among several (top5) counts where there is no other.
 
     >>> _named({"train_loss": 9.0, "top5_loss": 2.0, "eval_loss": 1.0}, "loss")
     'eval_loss'
+    >>> _named({"accuracy_std": 0.1, "inaccuracy": 0.3, "top5_accuracy": 0.9, "top1_accuracy": 0.7}, "acc")
+    'top1_accuracy'
     """
 
     def rank(name: str) -> int:
         first, *rest = re.split(r"[^a-z0-9]+", name.lower())
         known = WORDS[word]
         if "train" in name.lower():
+            return 4
+        if re.search(r"top[_-]?([2-9]|1\d)", name.lower()):
             return 3
         return 0 if first in known and not rest else 1 if first in PREFIXES and rest[-1:] and rest[-1] in known else 2
 
     found = [key for key, value in metrics.items() if word in key.lower() and isinstance(value, int | float)]
-    found = [key for key in found if training or rank(key) < 3]
+    found = [key for key in found if not SPREADS & {*re.split(r"[^a-z]+", key.lower())} and "inacc" not in key.lower()]
+    found = [key for key in found if training or rank(key) < 4]
     return min(found, key=rank) if found else None
 
 
