@@ -68,7 +68,7 @@ def load_report(
             other = {name: part for name, part in wanted.items() if part is not None and part != asked[name]}
             options: Any = {**asked, **({"command": command} if other else {}), "name": kept.get("name", "")}
             options |= {"value": None} if "metric" in other else {}  # which was one of the other metric
-            options = {**options, **other, "by": by or asked["by"] or "rounds"}
+            options |= {**other, "by": by or asked["by"] or "rounds"}
             if kept.get("runs"):
                 simulated = all("data" in plain for plain in kept["experiments"])
                 report = (
@@ -89,8 +89,8 @@ def load_report(
     stored = _chosen(stored, where, folder)
     wanted = {"metric": metric, "value": value, "by": by, "command": command}
     kinds = {run.about["experiment"].get("data", {}).get("kind") for run in stored.values()}
-    metrics = LOSS_FIRST if kinds & set(BY_LOSS) else ("test_accuracy", *LOSS_FIRST)  # as ``compare`` has it
-    metrics = ACCURACY_FIRST if None in kinds else metrics  # as ``compare --app`` has it
+    metrics: Sequence[str] = LOSS_FIRST if kinds & set(BY_LOSS) else ("test_accuracy", *LOSS_FIRST)  # as ``compare``
+    metrics = ACCURACY_FIRST if None in kinds else metrics  # of Flower, as ``compare --app`` has it
     return _side_by_side(store, stored, metrics, all_runs=True, where=tuple(where), **wanted)
 
 
@@ -148,20 +148,18 @@ def _chosen(stored: dict[str, StoredRun], where: Sequence[str], folder: Path) ->
     """The runs that have these settings; a strategy without such a parameter stays, as the baseline does beside a d."""
     flat, chosen = {identity: leaves(run.about["experiment"]) for identity, run in stored.items()}, set(stored)
     known = sorted({path for run in flat.values() for path in run})
-    pairs: list[tuple[str, Any]] = []
     for setting in where:
-        wanted: Plain = {}
-        path = setting.partition("=")[0].strip()
-        if path not in known and not any(each.startswith(f"{path}.") for each in known):
-            raise ValueError(f"report: where must be a setting of the runs, got {path!r}{nearest(path, known)}")
+        name, wanted = setting.partition("=")[0].strip(), Plain()
+        if name not in known and not any(each.startswith(f"{name}.") for each in known):
+            raise ValueError(f"report: where must be a setting of the runs, got {name!r}{nearest(name, known)}")
         config.override(wanted, setting, "report")
-        pairs += leaves(wanted).items()
-    for path, value in pairs:
-        having = {identity for identity in chosen if flat[identity].get(path) == value}
-        if not having:
-            raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
-        kinds = {run.get("selector.kind") for run in flat.values() if path in run or not path.startswith("selector.")}
-        chosen = having | {identity for identity in chosen if flat[identity].get("selector.kind") not in kinds}
+        for path, value in leaves(wanted).items():
+            having = {identity for identity in chosen if flat[identity].get(path) == value}
+            if not having:
+                raise ValueError(f"report: {str(folder)!r} must hold runs where {', '.join(where)}, and has none")
+            of_strategy = path.startswith("selector.")
+            kinds = {run.get("selector.kind") for run in flat.values() if path in run or not of_strategy}
+            chosen = having | {identity for identity in chosen if flat[identity].get("selector.kind") not in kinds}
     return {identity: stored[identity] for identity in stored if identity in chosen}
 
 
