@@ -229,7 +229,10 @@ def test_bad_arguments_of_simulate_get_one_sentence():
         ({"selector": Rand(9, replace=False)}, "Rand: m must be at most K=4, got 9"),
         ({"selector": PowerOfChoice(1, jnp.array([2, 3])), "local": Local(1, 1, jnp.array([0.1] * 3))}, "simulate: swept fields must be arrays of one length, got"),
         ({"availability": Trace(np.ones((2, 5), bool))}, "Trace: present must have a column for each of K=4 clients, got 5"),
-        ({"availability": Bernoulli(np.ones(5))}, "Bernoulli: probability must be one number or one for each of K=4"),
+        (
+            {"availability": Bernoulli(np.ones(5))},
+            "Bernoulli: probability must be one number or one for each of K=4, got shape (5,); in a file, a sweep of it",
+        ),
         ({"failures": Failures(np.ones(5))}, "Failures: probability must be one number or one for each of K=4"),
         ({"devices": Devices(speed=jnp.ones(3))}, "Devices: speed must be one number or one for each of K=4"),
     ]:  # fmt: skip

@@ -271,6 +271,6 @@ def _probability(owner: object, name: str, value: Any) -> None:
 def _per_client(owner: object, name: str, value: Any, K: int) -> Float[Array, " K"]:
     value = jnp.asarray(value, jnp.float32)
     if value.shape not in ((), (K,)):
-        got = f"shape {value.shape}"
+        got = f"shape {value.shape}; in a file, a sweep of it is a list of tables"
         raise ValueError(f"{type(owner).__name__}: {name} must be one number or one for each of K={K}, got {got}")
     return jnp.broadcast_to(value, (K,))
