@@ -9,15 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from scipy import stats
 from support.made_up import made_up
+from support.pages import comparison_report
 from typer.testing import CliRunner
 
 from fedpick.cli import app
-from fedpick.compare import COLUMNS, Choices, Comparison, load_report, make_experiments
+from fedpick.cli._comparison import finish
+from fedpick.compare import COLUMNS, Choices, Comparison, load_report, make_experiments, set_aside
 from fedpick.compare.targets import leader_of, winner_of
 from fedpick.experiment import names, result_of
 from fedpick.registry import ROLES
@@ -752,6 +755,23 @@ def test_a_folder_holds_comparisons_by_name(out):
     silent = fedpick("compare", *SMALL, "-o", out, "-q")
     assert "ignoring" not in silent.stderr
     assert (out / "comparisons" / "with-afl.json").exists()  # the same comparison again moves nothing
+
+
+def test_comparisons_that_end_together_are_both_kept(tmp_path, monkeypatch):
+    def set_aside_slowly(*arguments):
+        found = set_aside(*arguments)
+        time.sleep(0.5)
+        return found
+
+    def end(name):
+        report = dataclasses.replace(comparison_report(("rand", name), 2), name="synthetic")
+        finish(report, tmp_path, None, name=None, csv=None, as_json=True, began=0.0)
+
+    monkeypatch.setattr("fedpick.compare.set_aside", set_aside_slowly)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(end, ["pow-d", "afl"]))
+    kept = [tmp_path / "summary.json", *(tmp_path / "comparisons").glob("*.json")]
+    assert {tuple(json.loads(path.read_text())["names"]) for path in kept} == {("rand", "pow-d"), ("rand", "afl")}
 
 
 @pytest.mark.no_cover

@@ -24,11 +24,12 @@ def finish(
         as_json: Whether to print the summary and nothing else.
         began: When it began, by the monotonic clock.
     """
-    from fedpick.compare import set_aside, write_report
+    from fedpick.compare import page_lock, set_aside, write_report
     from fedpick.results import write_runs
 
-    report = set_aside(output, with_remarks(report, summary), name)
-    page, plain = write_report(report, output, summary)
+    with page_lock(output):
+        report = set_aside(output, with_remarks(report, summary), name)
+        page, plain = write_report(report, output, summary)
     if as_json:
         typer.echo(plain.read_text(), nl=False)
     else:

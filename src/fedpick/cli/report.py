@@ -70,7 +70,7 @@ def report(
     with cli_errors(debug, data=data):
         from fedpick.cli._comparison import say_remarks, show, with_remarks
         from fedpick.cli.compare import check_percent, number
-        from fedpick.compare import check_page, load_report, set_aside, write_report
+        from fedpick.compare import check_page, load_report, page_lock, set_aside, write_report
         from fedpick.results import MLflow, TensorBoard
 
         check_filled("report", name=name)
@@ -93,12 +93,14 @@ def report(
             except (ValueError, OSError, KeyError, IndexError, ModuleNotFoundError) as error:
                 typer.echo(f"report: the federation's data are not drawn ({error})", err=True)
             check_page(folder, "report")
-            report = set_aside(folder, with_remarks(report, summary))
+            report = with_remarks(report, summary)
             running = report.real and refresh > 0
             if tensorboard is not None:
                 _log(report.comparison, lambda: TensorBoard(tensorboard))
             try:
-                return report, write_report(replace(report, running=running), folder, summary, refresh=refresh)[0]
+                with page_lock(folder):
+                    report = set_aside(folder, report)
+                    return report, write_report(replace(report, running=running), folder, summary, refresh=refresh)[0]
             except OSError as error:
                 return report, error
 

@@ -2,7 +2,7 @@
 
 from fedpick.compare.charts import partition_chart
 from fedpick.compare.comparison import Comparison
-from fedpick.compare.earlier import check_federations, check_page, set_aside
+from fedpick.compare.earlier import check_federations, check_page, page_lock, set_aside
 from fedpick.compare.folder import load_report, report_on_runs
 from fedpick.compare.page import render_page, write_report
 from fedpick.compare.presets import DEFAULT_STRATEGIES, Choices, choose_target, drop_repeats, make_experiments
@@ -30,6 +30,7 @@ __all__ = [
     "drop_repeats",
     "load_report",
     "make_experiments",
+    "page_lock",
     "partition_chart",
     "remarks_on_settings",
     "remarks_on_test_set",

@@ -4,8 +4,10 @@ folder/report.html, summary.json     the comparison that was made or named last
 folder/comparisons/NAME.html, .json  those before it
 """
 
+import contextlib
 import json
 import logging
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +16,20 @@ from fedpick.compare.report import FORMAT, ComparisonReport
 from fedpick.config import Plain
 from fedpick.experiment import from_plain
 from fedpick.registry import nearest
-from fedpick.storage import RunStore, check_own, write_atomic
+from fedpick.storage import RunStore, acquired, check_own, write_atomic
 from fedpick.text import counted, shown
 
 LOG = logging.getLogger("fedpick")
 PAGE, SUMMARY, EARLIER = "report.html", "summary.json", "comparisons"
+
+
+def page_lock(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """Be the only process that sets a comparison aside and writes another; that of the runs is a server's for days.
+
+    Args:
+        folder: The folder.
+    """
+    return acquired(folder / ".page.lock", folder) if os.access(folder, os.W_OK) else contextlib.nullcontext()
 
 
 def set_aside(folder: Path, report: ComparisonReport, name: str | None = None) -> ComparisonReport:

@@ -4,6 +4,7 @@ from fedpick.storage.atomic import atomic_file, write_atomic
 from fedpick.storage.cache import cache_folder, cached_text
 from fedpick.storage.code import as_it_is_now, sources_of, sum_of_code, sums_of_files
 from fedpick.storage.journal import Journal
+from fedpick.storage.locks import acquired
 from fedpick.storage.ownership import check_own, is_own
 from fedpick.storage.provenance import Provenance, device, file_sha256, plain_numbers, usable_cores, versions
 from fedpick.storage.run_store import RunStore, StoredRun, is_table_of_runs
@@ -18,6 +19,7 @@ __all__ = [
     "State",
     "StateError",
     "StoredRun",
+    "acquired",
     "as_it_is_now",
     "atomic_file",
     "cache_folder",
