@@ -27,8 +27,10 @@ from fedpick.arena import (
     to_plain,
 )
 from fedpick.arena.page import _gains
+from fedpick.arena.ranks import Ranking
 from fedpick.arena.scores import score
 from fedpick.arena.suite import STEPS, entries, family_of
+from fedpick.arena.tables import ranking_sentence
 from fedpick.cli import app
 from fedpick.cli.arena import SMALL, _chosen
 from fedpick.report.charts import to_altair
@@ -130,6 +132,22 @@ def test_the_suite_is_large_enough_and_every_entry_can_be_built():
         built = entries(family, family.experiment(range(2)), STRATEGIES)
         assert {one.rounds for one in built.values()} == {family.rounds}
         assert all(one.redraw and one.selector.m == family.m for one in built.values())
+
+
+@pytest.mark.parametrize(
+    ("names", "problems", "p_value", "critical", "said"),
+    [
+        (3, 1, np.nan, 3.31,
+         "1 problem; NEMENYI; Friedman's test needs three strategies and two problems; no two strategies do."),
+        (1, 2, np.nan, np.inf, "2 problems; Friedman's test needs three strategies and two problems."),
+        (3, 9, 0.012, 3.31, "9 problems; NEMENYI; Friedman's p = 0.012."),
+    ],
+)  # fmt: skip
+def test_the_sentence_of_a_small_arena_has_no_number_that_is_none(names, problems, p_value, critical, said):
+    said = said.replace("NEMENYI", "mean ranks that differ by more than 3.31 differ for sure (Nemenyi, 95 %)")
+    about = {"speed_ups": (), "wins": (), "losses": (), "problems": problems}
+    pairs = 2 if problems == 9 else 0  # of one seed, which has no halves
+    assert ranking_sentence(Ranking(("a",) * names, np.ones(names), critical, p_value, **about), np.nan, pairs) == said
 
 
 def test_tables_say_what_was_found():

@@ -757,6 +757,23 @@ def test_a_folder_holds_comparisons_by_name(out):
     assert (out / "comparisons" / "with-afl.json").exists()  # the same comparison again moves nothing
 
 
+@pytest.mark.parametrize(
+    ("rand", "fast", "known"),
+    [
+        ([60, 50, 40], [30, 20, 30], {"mean", "low", "high"}),
+        ([60, 50, None], [30, 20, 30], {"mean", "low"}),
+        ([60, 50, 40], [30, 20, None], {"mean", "high"}),
+        ([60, 50, None], [30, None, 20], {"mean"}),
+        ([60, 50, None], [None, None, None], set()),
+    ],
+)
+def test_a_summary_has_no_number_of_which_nothing_is_known(rand, fast, known):
+    compared = Comparison(("rand", "fast"), (made_up(rand), made_up(fast)), value=0.5)
+    report = dataclasses.replace(comparison_report(("rand", "fast"), 3), comparison=compared)
+    found = report.summary()["strategies"][1]["speed_up"] or {}
+    assert {name for name, number in found.items() if number is not None} == known
+
+
 def test_comparisons_that_end_together_are_both_kept(tmp_path, monkeypatch):
     def set_aside_slowly(*arguments):
         found = set_aside(*arguments)

@@ -12,6 +12,7 @@ from fedpick.arena.suite import FAMILIES, STEPS, family_of
 from fedpick.compare import CURRENCIES
 from fedpick.metrics import Numbers
 from fedpick.results import Interval
+from fedpick.text import counted
 
 STEADY = (sim.Always(), sim.Failures())
 UNSTEADY = {family.name for family in FAMILIES.values() if (family.availability, family.failures) != STEADY}
@@ -29,11 +30,18 @@ def ranking_sentence(ranking: Ranking, tau: float, pairs: int) -> str:
         tau: How far two halves of the seeds agree.
         pairs: On how many pairs.
     """
-    halves = f"two halves of the seeds agree on the {pairs} pairs that do with Kendall's tau = {tau:.2f}"
-    return (
-        f"{ranking.problems} problems; mean ranks that differ by more than {ranking.critical:.2f} differ for sure "
-        f"(Nemenyi, 95 %); Friedman's p = {ranking.p_value:.2g}; {halves if pairs else 'no two strategies do'}."
-    )
+    said = [counted(ranking.problems, "problem")]
+    if np.isfinite(ranking.critical):
+        said.append(f"mean ranks that differ by more than {ranking.critical:.2f} differ for sure (Nemenyi, 95 %)")
+    if np.isfinite(ranking.p_value):
+        said.append(f"Friedman's p = {ranking.p_value:.2g}")
+    elif ranking.problems < 2 or len(ranking.names) < 3:
+        said.append("Friedman's test needs three strategies and two problems")
+    if not pairs and len(ranking.names) > 1:
+        said.append("no two strategies do")
+    if np.isfinite(tau):
+        said.append(f"two halves of the seeds agree on the {pairs} pairs that do with Kendall's tau = {tau:.2f}")
+    return f"{'; '.join(said)}."
 
 
 def rank_table(ranking: Ranking) -> list[list[str]]:

@@ -16,6 +16,7 @@ from fedpick.results import Result, Spread, median_text
 from fedpick.storage import Provenance, RunStore, plain_numbers
 
 FORMAT = 3  # of summary.json
+ENDS = {"low": ("", "at least"), "high": ("", "at most")}  # of a speed-up's interval, by what the factor is
 LARGE, SMALL = 1e4, 0.01  # beyond these, three decimals are noise, or nothing
 
 
@@ -181,11 +182,13 @@ class ComparisonReport:
         return found
 
     def summary(self) -> Plain:
-        """Everything but the curves, as plain data; None where a number is not finite."""
+        """Everything but the curves, as plain data; None where a number is not finite, or nothing is known of it."""
         compared, rows = self.comparison, []
         for one in compared.summaries:
             median = dict(zip(("median", "low", "high"), one.rounds, strict=True))
-            speed_up = one.speed_up._asdict() if one.speed_up else None
+            speed_up = one.speed_up._asdict() if one.speed_up and one.bound != "unknown" else None
+            if speed_up:  # of a bound only one end of its interval is one
+                speed_up |= {end: None for end, known in ENDS.items() if one.bound not in known}
             final = {name: spread._asdict() for name, spread in one.final.items()}
             rows.append(plain_numbers({**one._asdict(), "rounds": median, "speed_up": speed_up, "final": final}))
         return {
