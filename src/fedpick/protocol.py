@@ -25,8 +25,8 @@ from fedpick.declarations import check_strategy as check_strategy
 from fedpick.declarations import least_clients as least_clients
 from fedpick.declarations import needs as needs
 from fedpick.declarations import of_nonnegative_losses as of_nonnegative_losses
-from fedpick.declarations import too_few_rested as too_few_rested
 from fedpick.declarations import payload as payload
+from fedpick.declarations import too_few_rested as too_few_rested
 from fedpick.form import FormError as FormError
 from fedpick.form import check_answers, check_weights, state_errors
 from fedpick.form import check_mask as check_mask

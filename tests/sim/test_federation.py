@@ -340,7 +340,10 @@ def test_fewer_available_than_d_is_said():
 @pytest.mark.parametrize(
     ("selector", "said"),
     [
-        (Cooldown(PowerOfChoice(1, 2)), "4 - 5 rested clients must be more than m=1, or those that have rested longest"),
+        (
+            Cooldown(PowerOfChoice(1, 2)),
+            "4 - 5 rested clients must be more than m=1, or those that have rested longest",
+        ),
         (Credits(Cooldown(PowerOfChoice(1, 3), rounds=2)), "4 - 2 rested clients must be at least d=3, or all of them"),
     ],
 )

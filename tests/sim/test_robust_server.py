@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from fedpick import Credits, PowerOfChoice
-from fedpick.sim import Liars, Local, Logistic, RobustServer, Server, Synthetic, simulate
+from fedpick import Credits, PowerOfChoice, Rand
+from fedpick.sim import Liars, Local, Logistic, Quadratic, QuadraticModel, RobustServer, Server, Synthetic, simulate
 
 RNG = np.random.default_rng(0)
 BEFORE = {"w": RNG.normal(size=(4, 3)).astype(np.float32), "b": np.zeros(3, np.float32)}
@@ -69,6 +69,18 @@ def test_flipped_updates_ruin_a_plain_average_and_not_a_bounded_one():
     usual = loss(selector, Liars(), Server())
     assert loss(selector, flipping, Server()) > 3 * usual
     assert loss(Credits(selector), flipping, RobustServer(norm_bound=1.0)) < 1.25 * usual
+
+
+def test_a_trimmed_average_of_fewer_than_five_seats_is_told():
+    def play(m):
+        options = {"rounds": 1, "server": RobustServer(average="trimmed"), "progress": False}
+        simulate(Quadratic(K=6), QuadraticModel(), Rand(m), Local(1, 1, 1e-4), **options)
+
+    with pytest.warns(
+        UserWarning, match=r"RobustServer: .* must have at least 5 seats .*, got m=4: it is a plain mean"
+    ):
+        play(4)
+    play(5)
 
 
 def test_errors_name_the_rule_and_the_value():

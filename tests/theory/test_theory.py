@@ -27,8 +27,8 @@ from fedpick.cli import app
 from fedpick.registry import fitting_strategy
 from fedpick.sim import Local, Logistic, Quadratic, Synthetic, quadratic_optimum, simulate
 from fedpick.theory import (
-    Skews,
     Constants,
+    Skews,
     averaging_bound,
     averaging_step,
     curvature,

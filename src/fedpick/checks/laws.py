@@ -187,7 +187,7 @@ def _check_empty_seats(trial: Trial) -> None:
     not; a round with a client in two seats is the one without.
     """
     K, m, selector = trial.K, trial.m, trial.selector
-    if K < m + 2:
+    if m + 2 > K:
         return
     scenario = trial.scenario(answers=2.0, training=2.0, size=np.full(K, 10))
 

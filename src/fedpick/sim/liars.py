@@ -114,7 +114,9 @@ class Liars:
         """
         times = {"none": 1.0, "idle": 0.0, "flip": -self.factor}[self.model_attack]
         numbers = (self.share, self.start, self.seed, get_args(Attack).index(self.attack), self.factor)
-        bound, bounded = (self.bound, 0) if self.bound is not None else (BOUND if self.size != 1 else np.inf, self.start)
+        bound, bounded = (
+            (self.bound, 0) if self.bound is not None else (BOUND if self.size != 1 else np.inf, self.start)
+        )
         return Lies(*map(jnp.asarray, (*numbers, self.size, bound, bounded, times, lowest)))
 
     def capture(self, result: Result) -> Numbers:

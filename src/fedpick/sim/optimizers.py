@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
@@ -18,6 +19,7 @@ from fedpick.sim.models import Params
 from fedpick.text import shown
 from fedpick.validation import known, one_of, owner_name, require
 
+TRIMMED = 5  # of as many seats one is left out at each end
 Optimizer = Callable[[Any], optax.GradientTransformation]
 Number = float | Float[Array, ""]
 
@@ -92,7 +94,8 @@ class RobustServer(Server):
         optimizer: As in ``Server``.
         eta: As in ``Server``.
         norm_bound: An update that is longer than so many times the median of the round is shortened to that.
-        average: "mean", by the weights; "median"; or "trimmed", without the highest and the lowest fifth.
+        average: "mean", by the weights; "median"; or "trimmed", without the highest and the lowest fifth, rounded
+            down: none of fewer than five seats.
 
     >>> RobustServer(norm_bound=2.0, average="median").average
     'median'
@@ -119,10 +122,20 @@ class RobustServer(Server):
             return jax.tree.map(lambda leaf: weighted_sum(weights, leaf), updates)
         return jax.tree.map(lambda leaf: weights.sum() * self._middle(leaf, there), updates)
 
+    def warn_of_no_effect(self, m: int) -> None:
+        """Warn where a trimmed average leaves nothing out.
+
+        Args:
+            m: The number of seats.
+        """
+        if self.average == "trimmed" and m < TRIMMED:
+            rule = f'average="trimmed" must have at least {TRIMMED} seats to leave one out at each end'
+            warnings.warn(f'RobustServer: {rule}, got m={m}: it is a plain mean; "median" is not', stacklevel=3)
+
     def _middle(self, x: Float[Array, "m ..."], there: Bool[Array, " m"]) -> Float[Array, "..."]:
         """The mean of the middle ranks of those who are there, for each number; 0 where nobody is."""
         number, shape = there.sum(dtype=jnp.int32), (-1, *[1] * (x.ndim - 1))
-        cut = number // 5 if self.average == "trimmed" else jnp.maximum(number - 1, 0) // 2
+        cut = number // TRIMMED if self.average == "trimmed" else jnp.maximum(number - 1, 0) // 2
         ordered = jnp.sort(jnp.where(there.reshape(shape), x, jnp.inf), axis=0)
         ranks = jnp.arange(len(there), dtype=jnp.int32)
         kept = (ranks >= cut) & (ranks < number - cut)

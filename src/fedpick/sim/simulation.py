@@ -33,7 +33,7 @@ from fedpick.sim.liars import Liars
 from fedpick.sim.local import Local
 from fedpick.sim.lowest import check_lowest, check_measured
 from fedpick.sim.models import Model, ModelSpec
-from fedpick.sim.optimizers import Server
+from fedpick.sim.optimizers import RobustServer, Server
 from fedpick.sim.records import Record
 from fedpick.sim.round import Setup
 from fedpick.sim.rows import Names
@@ -128,6 +128,8 @@ def simulate(
     preflight.warn_of_small_clients(data, local)
     preflight.warn_of_long_rests(selector, data.num_clients, rounds)
     liars.warn_of_no_effect(data.num_clients, rounds)
+    if isinstance(server, RobustServer):
+        server.warn_of_no_effect(selector.m or data.num_clients)
     local = preflight.cut_batches(local, data.largest)
     # Names and sizes that the program does not need must not make it another program.
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
