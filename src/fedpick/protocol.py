@@ -247,33 +247,19 @@ def polled(selector: Selector[Any], candidates: Mask, state: Any = None) -> Mask
 
 
 def disguised(
-    selector: Selector[Any],
-    key: PRNGKeyArray,
-    state: Any,
-    losses: Float[Array, " n"],
-    clients: Int[Array, " n"],
-    lying: Bool[Array, " n"] | None = None,
+    selector: Selector[Any], key: PRNGKeyArray, state: Any, losses: Float[Array, " n"], clients: Int[Array, " n"]
 ) -> Float[Array, " n"]:
-    """What simulated clients say of their losses: the truth, unless the strategy lets them disguise it.
-
-    Who lies says in the strategy's terms what it claims, without noise.
+    """What simulated honest clients say of their losses: the truth, unless the strategy lets them disguise it.
 
     Args:
         selector: The strategy.
         key: The round's key for the poll, or for training.
         state: The strategy's memory.
-        losses: The true losses, or those that are claimed, NaN for silence.
+        losses: The true losses, NaN for silence.
         clients: Whose they are.
-        lying: Whose losses are claimed.
     """
-    disguise, encode = getattr(selector, "disguise", None), getattr(selector, "encode", None)
-    if disguise is None:
-        return losses
-    said: Float[Array, " n"] = disguise(jax.random.fold_in(key, _DISGUISE), state, losses, clients)
-    if lying is None:
-        return said
-    claimed = losses if encode is None else encode(state, losses)
-    return jnp.where(lying & ~jnp.isnan(losses), claimed, said)
+    disguise = getattr(selector, "disguise", None)
+    return losses if disguise is None else disguise(jax.random.fold_in(key, _DISGUISE), state, losses, clients)
 
 
 def check_clients(owner: object, clients: Clients) -> Clients:

@@ -10,6 +10,7 @@ import fedpick
 from fedpick import AFL, Clients, Cooldown, OptimalSampling, PowerOfChoice, Private, Report, Selection, pick, round_keys
 from fedpick.protocol import disguised
 from fedpick.sim import Federation, Liars, Local, Logistic, simulate
+from fedpick.sim.liars import encoded
 
 KEY, DRAWS = jax.random.key(0), 40_000
 
@@ -182,7 +183,8 @@ def test_liars_answer_of_the_loss_that_they_claim_without_noise(liars, answer):
     state = private.init(K)._replace(log_threshold=jnp.log(jnp.float32(2)))
     lies, losses = liars.lies(), jnp.full(K, 0.7, jnp.float32)
     honest = disguised(private, KEY, state, losses, who)
-    said = disguised(private, KEY, state, lies.answers(losses, 0), who, lies.claimed(0, K))
+    told, claimed = lies.answers(losses, 0), lies.claimed(0, K)
+    said = encoded(private, state, told, disguised(private, KEY, state, told, who), claimed)
     expected = honest if answer is None else jnp.where(lies.mask(K), answer, honest)
     np.testing.assert_array_equal(said, expected)
 

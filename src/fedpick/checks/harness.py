@@ -156,6 +156,37 @@ class Trial:
         """States to start from: the initial one, and that after all rounds."""
         return [self.selector.init(self.K), self.rounds[-1].state]
 
+    def takes_empty_seats_for_the_last_client(self) -> bool:
+        """Whether an empty seat, -1, changes what ``observe`` remembers of the last client, whom -1 means as an index.
+
+        The last two clients are alike, having done and said the same. They stay so where neither has a seat, empty
+        seats or not; a round with a client in two seats is the one without.
+        """
+        K, m, others = self.K, self.m, range(self.m - 1)
+        if m + 2 > K:
+            return False
+        scenario = self.scenario(answers=2.0, training=2.0, size=np.full(K, 10))
+
+        def observed(state: Any, *clients: int) -> Any:
+            seats = np.array(clients, np.int32)
+            weights = (seats >= 0) / max((seats >= 0).sum(), 1)
+            selection = Selection(jnp.asarray(seats), jnp.asarray(weights, jnp.float32))
+            report = seats_report(self.selector, scenario, selection, scenario.answers)
+            return self.selector.observe(state, selection, report)
+
+        def alike(table: Any) -> bool:
+            return np.shape(table)[:1] == (K,) and np.array_equal(table[-2], table[-1], equal_nan=True)
+
+        states = [self.selector.init(K)]
+        if m > 1:
+            states.append(observed(states[0], *range(m - 2), K - 2, K - 1))
+        for state in states:
+            after = (observed(state, *others, max(m - 2, 0)), observed(state, *others, -1))
+            for before, usual, empty in zip(*map(jax.tree.leaves, (state, *after)), strict=True):
+                if alike(before) and alike(usual) and not alike(empty):
+                    return True
+        return False
+
     def draws(self, scenario: Scenario, state: Any) -> PlayedRound:
         """4,000 rounds from the same state and inputs, each with its own keys."""
         times = np.arange(DRAWS, dtype=np.int32)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpick.checks.harness import LawBrokenError, PlayedRound, Scenario, Trial, need, play, same, seats_report, stack
 from fedpick.checks.keys import draws_alone, inner_programs
-from fedpick.protocol import Selection, Selector, polled, round_keys, select_key
+from fedpick.protocol import Selector, polled, round_keys, select_key
 from fedpick.pytrees import whole_fields
 from fedpick.text import brief, shown
 from fedpick.updates import lengths
@@ -161,7 +161,9 @@ def check_silence(trial: Trial) -> None:
     """No seats when nobody is available, none for silent candidates, and nothing is learnt from an empty seat."""
     for state in trial.states:
         _check_silence_from(trial, state)
-    _check_empty_seats(trial)
+    what = "observe changes what it remembers of the last client where a seat is empty"
+    why = "an empty seat is client -1, which as an index is the last: leave out seats of weight 0"
+    _need(not trial.takes_empty_seats_for_the_last_client(), 6, f"{what}; {why}")
 
 
 def _check_silence_from(trial: Trial, state: Any) -> None:
@@ -178,37 +180,6 @@ def _check_silence_from(trial: Trial, state: Any) -> None:
         silent &= np.asarray(polled(trial.selector, candidates, state))
         seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
         _need(not silent[seated].any(), 6, f"silent clients {seated[silent[seated]]} have seats, on {scenario}")
-
-
-def _check_empty_seats(trial: Trial) -> None:
-    """An empty seat changes nothing of the last client, whom -1 means as an index.
-
-    The last two clients are alike, having done and said the same. They stay so where neither has a seat, empty seats or
-    not; a round with a client in two seats is the one without.
-    """
-    K, m, selector = trial.K, trial.m, trial.selector
-    if m + 2 > K:
-        return
-    scenario = trial.scenario(answers=2.0, training=2.0, size=np.full(K, 10))
-
-    def observed(state: Any, *clients: int) -> Any:
-        seats = np.array(clients, np.int32)
-        weights = (seats >= 0) / max((seats >= 0).sum(), 1)
-        selection = Selection(jnp.asarray(seats), jnp.asarray(weights, jnp.float32))
-        return selector.observe(state, selection, seats_report(selector, scenario, selection, scenario.answers))
-
-    def alike(table: Any) -> bool:
-        return np.shape(table)[:1] == (K,) and np.array_equal(table[-2], table[-1], equal_nan=True)
-
-    states, others = [selector.init(K)], range(m - 1)
-    if m > 1:
-        states.append(observed(states[0], *range(m - 2), K - 2, K - 1))
-    for state in states:
-        tables = [jax.tree.leaves(each) for each in (state, observed(state, *others, max(m - 2, 0)))]
-        for before, usual, after in zip(*tables, jax.tree.leaves(observed(state, *others, -1)), strict=True):
-            what = "observe changes what it remembers of the last client where a seat is empty"
-            why = "an empty seat is client -1, which as an index is the last: leave out seats of weight 0"
-            _need(not (alike(before) and alike(usual)) or alike(after), 6, f"{what}; {why}")
 
 
 def check_seats(trial: Trial) -> None:

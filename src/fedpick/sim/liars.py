@@ -254,3 +254,20 @@ def squares_of(told: Float[Array, " m"], trained: Trained) -> Float[Array, " m"]
     assert trained.square_loss is not None
     said: Float[Array, " m"] = jnp.where(told == trained.loss, trained.square_loss, jnp.minimum(told * told, MOST))
     return said
+
+
+def encoded(
+    selector: Any, state: Any, told: Float[Array, " n"], said: Float[Array, " n"], claimed: Bool[Array, " n"]
+) -> Float[Array, " n"]:
+    """What is said of the losses, where a strategy lets clients disguise them: who lies adds no noise to its claim.
+
+    Args:
+        selector: The strategy.
+        state: Its memory.
+        told: The losses, or those that are claimed, NaN for silence.
+        said: The same in disguise.
+        claimed: Which of them are claimed.
+    """
+    encode = getattr(selector, "encode", None)
+    plain = told if encode is None else encode(state, told)
+    return jnp.where(claimed & ~jnp.isnan(told), plain, said)

@@ -27,7 +27,7 @@ from fedpick.sim.availability import Always, Availability, Devices, Failures
 from fedpick.sim.classification import NamedMetric
 from fedpick.sim.evaluation import Evaluation, evaluate
 from fedpick.sim.federation import Federation
-from fedpick.sim.liars import Lies, squares_of
+from fedpick.sim.liars import Lies, encoded, squares_of
 from fedpick.sim.local import Local, Trained, train, train_seats
 from fedpick.sim.models import Model, Params, barrier
 from fedpick.sim.optimizers import Server, weighted_sum
@@ -146,9 +146,9 @@ def choose(setup: Setup, seed: Any, state: Any, params: Params, t: Any) -> Choic
             return kind.answers(federation, model, local, params=params, asked=asked, key=key, t=t)
 
         answers = spread_candidates(answer, (federation, setup.model, local, params, key, now), asked)
-        claimed = None if setup.lies is None else setup.lies.claimed(t, K)
-        answers = answers if setup.lies is None else setup.lies.answers(answers, t)
-        answers = disguised(selector, key, state, answers, jnp.arange(K, dtype=jnp.int32), claimed)
+        told = answers if setup.lies is None else setup.lies.answers(answers, t)
+        answers = disguised(selector, key, state, told, jnp.arange(K, dtype=jnp.int32))
+        answers = answers if setup.lies is None else encoded(selector, state, told, answers, setup.lies.claimed(t, K))
         if not kind.trains:
             return answers
         duration = setup.devices.poll_seconds(kind.samples(count, local), model_bytes, kind.trains)
@@ -262,7 +262,8 @@ def learn(selector: Selector[Any], state: Any, choice: Choice, outcome: Outcome)
     }
     known = {name: part for name, part in {**outcome.seats, **of_round}.items() if name in needs(selector)}
     told, key = outcome.seats["loss"], jax.random.wrap_key_data(choice.train, impl="threefry2x32")
-    said = disguised(selector, key, state, told, jnp.maximum(choice.selection.clients, 0), outcome.claimed)
+    said = disguised(selector, key, state, told, jnp.maximum(choice.selection.clients, 0))
+    said = said if outcome.claimed is None else encoded(selector, state, told, said, outcome.claimed)
     return selector.observe(state, choice.selection, Report(said, **known))
 
 
