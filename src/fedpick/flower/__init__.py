@@ -10,6 +10,6 @@ except ModuleNotFoundError:
 from fedpick.flower.history import History
 from fedpick.flower.options import OutageError
 from fedpick.flower.selecting import Selecting, SelectingMixin
-from fedpick.flower.trial import Trial
+from fedpick.flower.trial import Trial, seed_everything
 
-__all__ = ["History", "OutageError", "Selecting", "SelectingMixin", "Trial"]
+__all__ = ["History", "OutageError", "Selecting", "SelectingMixin", "Trial", "seed_everything"]

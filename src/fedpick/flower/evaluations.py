@@ -29,9 +29,9 @@ def client_metrics(replies: Sequence[Message], key: str, history: History, stric
     weights = np.array([read_metric(reply, key) for reply in replies])
     records = [next(iter(reply.content.metric_records.values())) for reply in replies]
     loss, accuracy = (np.array([_find(record, word) for record in records]) for word in ("loss", "acc"))
-    for name, values in (("a loss", loss), ("an accuracy", accuracy)):
-        if not np.isnan(values).all():
-            history.count_unusable("clients", f"without {name}, which others report", int(np.isnan(values).sum()))
+    for name, found in (("a loss", loss), ("an accuracy", accuracy)):
+        if not np.isnan(found).all():
+            history.count_unusable("clients", f"without {name}, which others report", int(np.isnan(found).sum()))
     values = {"loss": loss, "accuracy": _parts(accuracy, "clients", history, strict)}
     known = {name: part[~np.isnan(part)] for name, part in values.items()}
     over_clients = {

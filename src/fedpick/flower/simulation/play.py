@@ -18,9 +18,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 from ray import cloudpickle
 
-from fedpick.flower import Trial
+from fedpick.flower import Trial, seed_everything
 from fedpick.flower.simulation.processes import FAILED
-from fedpick.flower.trial import seed_everything
 from fedpick.registry import look_in
 
 GRACE = 5.0  # seconds to end in
