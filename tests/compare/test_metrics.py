@@ -166,6 +166,7 @@ def test_a_tuple_of_names_is_needed():
 def test_a_target_may_be_named_as_the_metric_that_was_asked_for():
     assert metrics_asked("mine.py:brier", "brier") == (("mine.py:brier",), "test_brier")
     assert metrics_asked("mine.py:brier", "test_brier") == (("mine.py:brier",), "test_brier")
+    assert metrics_asked("auc", "mine.py:brier") == (("auc", "mine.py:brier"), "test_brier")
     assert metrics_asked(None, "loss") == ((), "loss")
 
 

@@ -66,7 +66,10 @@ def test_labels_may_have_any_names_but_no_fractions(tmp_path):
     np.savez(path, x=np.ones((12, 2)), y=np.where(clients == 0, 7, 10**6), client=clients)
     assert Arrays(str(path), test_share=0).federation().classes == 2
     np.savez(path, x=np.ones((12, 2)), y=clients + 0.5, client=clients)
-    with pytest.raises(ValueError, match=r"y must be whole numbers or words \(targets of a regression go into x, .*\), got 0\.5 in row 0"):
+    with pytest.raises(
+        ValueError,
+        match=r"y must be whole numbers or words \(targets of a regression go into x, .*\), got 0\.5 in row 0",
+    ):
         Arrays(str(path)).federation()
     path.write_text("no archive")
     with pytest.raises(ValueError, match=r"must be an \.npz of plain arrays, got .* \(it is no archive"):

@@ -97,6 +97,12 @@ def test_images_may_be_flat_squares_or_have_channels():
     wrong = Federation.from_arrays(np.zeros((2, 7)), [0, 1], [0, 1])
     with pytest.raises(ValueError, match=r"CNN: data must be images .*, got samples of shape \(7,\)"):
         CNN().build(wrong)
+    first = Federation.from_arrays(np.zeros((2, 3, 16, 16), np.float32), [0, 1], [0, 1])
+    for model in (CNN(), ResNet(channels=(8,))):
+        with pytest.raises(
+            ValueError, match=r"got samples of \(3, 16, 16\), .* np\.moveaxis\(x, 1, -1\) puts them last"
+        ):
+            model.build(first)
 
 
 def test_wrong_parameters_are_refused():

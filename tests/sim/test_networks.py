@@ -14,7 +14,7 @@ from fedpick import Rand, registry
 from fedpick.cli import app
 from fedpick.compare import Choices, make_experiments
 from fedpick.experiment import run
-from fedpick.sim import Federation, Local, Network, simulate
+from fedpick.sim import Federation, Local, Network, from_apply, simulate
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(90, 4)).astype(np.float32)
@@ -49,6 +49,15 @@ def test_what_is_no_network_is_told():
         Network("support.networks:Normed").build(FEDERATION).init(jax.random.key(0))
     with pytest.raises(ValueError, match="must have parameters alone, as with GroupNorm, got also BatchStat"):
         simulate(FEDERATION, Network("support.networks:NormedNNX"), Rand(m=3), Local(tau=1, b=8, eta=0.3), rounds=1)
+
+
+def test_an_embedding_of_floats_is_told_how_to_have_codes():
+    def embedded(table, x, key):
+        return table[x].sum(axis=1)
+
+    model = from_apply(lambda key: jnp.zeros((9, 3)), embedded)
+    with pytest.raises(ValueError, match=r"got an error: .*; inputs are float32, and x\.astype\(int\) makes codes"):
+        simulate(FEDERATION, model, Rand(m=3), Local(tau=1, b=8, eta=0.3), rounds=1)
 
 
 LINEAR = """

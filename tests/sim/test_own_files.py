@@ -172,6 +172,17 @@ def test_numbers_that_are_hardly_classes_are_told(recwarn):
     assert not [each for each in told if "in another code" in each]
 
 
+def test_what_is_left_out_of_a_csv_is_told_with_its_reason(tmp_path, caplog):
+    rows = [f"{n % 3},{['True', 'False', ''][n % 3]},{['train', 'test'][n % 2]},{n / 7},{n % 2}\n" for n in range(40)]
+    (tmp_path / "t.csv").write_text("Client ID,flag,split,a,label\n" + "".join(rows))
+    federation = Arrays(str(tmp_path / "t.csv")).federation()
+    assert (federation.num_clients, federation.x.shape[1]) == (3, 1)
+    assert (
+        "client = Client ID; flag is left out because of a missing value in line 4; split is not used," in caplog.text
+    )
+    assert from_frame(pandas.DataFrame({"deviceId": [1, 2], "a": [0.1, 0.2], "y": [0, 1]})).num_clients == 2
+
+
 def test_clients_that_the_test_set_leaves_out_are_told():
     x, sizes = rng.normal(size=(580, 2)), [100] * 4 + [9] * 20
     with pytest.warns(

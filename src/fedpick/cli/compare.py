@@ -31,7 +31,7 @@ from fedpick.cli._common import (
 )
 from fedpick.cli._comparison import finish
 from fedpick.cli._progress import RunProgress
-from fedpick.registry import ROLES, split_names
+from fedpick.registry import ROLES, is_address, split_names
 from fedpick.text import counted, shown
 
 DEFAULT = "synthetic"
@@ -72,7 +72,7 @@ def compare(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="Metric of the target: loss, test_accuracy, worst_loss, test_f1, ...",
+            help="Metric of the target: loss, test_accuracy, worst_loss, f1, my_module:metric, ...",
             show_default="test_accuracy; loss without a test set, and for synthetic, quadratic, nycflights",
         ),
     ] = None,
@@ -254,7 +254,7 @@ def check_percent(command: str, target: str | None, metric: str) -> None:
 def metrics_asked(
     metrics: str | None, target: str | None, own: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], str | None]:
-    """The metrics between commas, with that of the target where it is one of the registry's, and the target's name.
+    """The metrics between commas, with the target's where it is of the registry or an address, and the target's name.
 
     Where a metric of the user's has the name of the target, it is the target.
 
@@ -265,10 +265,14 @@ def metrics_asked(
 
     >>> metrics_asked("auc", "f1"), metrics_asked("mine.py:f1", "f1")
     ((('auc', 'f1'), 'test_f1'), (('mine.py:f1',), 'test_f1'))
+    >>> metrics_asked(None, "mine.py:brier")
+    (('mine.py:brier',), 'test_brier')
     """
     from fedpick.metrics import name_on_test_set
 
     asked = split_names(metrics) if metrics is not None else []
+    if is_address(target):  # the name in the results is that of the function
+        asked, target = [*asked, str(target)], name_on_test_set(str(target))
     named = (target or "").removeprefix("test_")
     measured = set(map(name_on_test_set, [*own, *asked]))
     if named in ROLES["Metric"] and f"test_{named}" not in measured:

@@ -17,12 +17,15 @@ from fedpick.text import shown
 
 LOG = logging.getLogger("fedpick")
 LABELS = ("y", "label", "labels", "target", "class", "category")
-CLIENTS = tuple(name + end for name in ("client", "user", "writer", "device", "node", "site") for end in ("", "_id"))
+HOLDERS = ("client", "user", "writer", "device", "node", "site")
+CLIENTS = tuple(name + end for name in HOLDERS for end in ("", "_id", "id"))
 MOST_LABELS = 100  # of a column that is taken for labels by its place alone
 NAMELESS = "a column without a name"
 ROWS = ("index", "row", "rownames", "row_names")  # what a column that numbers the rows is called, in small letters
 ID = re.compile(r"(^|[^a-zA-Z])id$|[a-z]I[dD]$|^I[dD]$", re.ASCII)  # id, patient_id, patientId, ID; not humid
 MANY = 100  # rows in which whole numbers that count up number the rows, whatever the column is called
+SPLITS = ("split", "set", "subset")
+PARTS = {"train", "training", "test", "val", "valid", "validation", "dev"}
 WHOLE = ("x", "image", "img", "pixels", "features")  # one column that is all of the input
 
 
@@ -72,7 +75,9 @@ def choose_columns(
     if y and y == client:
         raise ValueError(f"{owner}: y and client must be different columns, got {y!r} for both")
     if not client and not partitioned:
-        client = next((lower[word] for word in CLIENTS if word in lower and lower[word] != y), "")
+        spelt = {re.sub(r"[ _-]", "", name.lower()): name for name in reversed(list(columns))}  # Client ID, clientId
+        named = {**spelt, **lower}
+        client = next((named[word] for word in CLIENTS if word in named and named[word] != y), "")
         told += [f"client = {client}"] if client and client != "client" else []
     if not y:
         y = _named_labels(columns, [lower[word] for word in LABELS if word in lower and lower[word] != client], client)
@@ -87,7 +92,7 @@ def choose_columns(
         if left or inputs != ("x",):
             told.append(f"x = {few(inputs)}" + (f" (without {few(called)})" if left else ""))
         told += [
-            f"{name} is left out because of {shown(_words(columns[name])[0])}{_place(columns[name], unit, first)}"
+            f"{name} is left out because of {_fault(columns[name], unit, first)}"
             for name in left
             if _nearly(columns[name])
         ]
@@ -96,8 +101,12 @@ def choose_columns(
             for name in left
             if _are_row_numbers(columns, name)
         ]
+    unused = [name for name in columns if name.lower() in SPLITS and name not in (*inputs, y, client)]
+    parts = [name for name in unused if _are_parts(columns[name])]
+    cure = "the test set is drawn; an .npz may have test_x and test_y"
+    told += [f"{name} is not used, though it says which samples are the test set: {cure}" for name in parts]
     if told:  # who loses columns is to hear of it without asking
-        level = logging.WARNING if left else logging.INFO
+        level = logging.WARNING if left or parts else logging.INFO
         LOG.log(level, "%s: %s", owner.removeprefix("Arrays: "), "; ".join(sorted(told)))
     return Roles(inputs, y, client)
 
@@ -231,6 +240,28 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return str(value).strip().lower() in MISSING
     return "_" not in str(value)
+
+
+def _are_parts(column: Numbers) -> bool:
+    """Whether a column says which samples are to train and which to test on.
+
+    >>> _are_parts(np.array(["train", "Test"])), _are_parts(np.array(["train", "bus"]))
+    (True, False)
+    """
+    if column.ndim != 1 or column.dtype.kind not in "OU":
+        return False
+    found = {str(value).lower() for value in column.tolist()}
+    return "test" in found and len(found) > 1 and found <= PARTS
+
+
+def _fault(column: Numbers, unit: str, first: int) -> str:
+    """Why a column of text is none of numbers: a word, or among true and false a missing value."""
+    words, values = _words(column), column.tolist()
+    if {str(word).strip().lower() for word in words} <= {"true", "false"}:
+        missing = [row for row, value in enumerate(values) if str(value).strip().lower() in MISSING]
+        if missing:
+            return f"a missing value in {unit} {missing[0] + first}"
+    return f"{shown(words[0])}{_place(column, unit, first)}"
 
 
 def _place(column: Numbers, unit: str, first: int) -> str:

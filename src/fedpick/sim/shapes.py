@@ -50,4 +50,5 @@ def _traced(rule: str, function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return jax.eval_shape(function, *arguments)
     except Exception as error:
-        raise ValueError(f"{rule}, got an error: {type(error).__name__}: {brief(error)}") from error
+        hint = "; inputs are float32, and x.astype(int) makes codes of them" if "integer" in str(error) else ""
+        raise ValueError(f"{rule}, got an error: {type(error).__name__}: {brief(error)}{hint}") from error

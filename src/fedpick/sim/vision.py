@@ -102,6 +102,9 @@ def image_shape(owner: object, federation: Federation, least: int) -> tuple[int,
     side = math.isqrt(shape[0]) if len(shape) == 1 else 0
     if side and side**2 == shape[0]:
         shape = (side, side)
+    if len(shape) == 3 and shape[0] in (1, 3) and shape[1] == shape[2] and shape[2] not in (1, 3):
+        found = f"{shape}, which look like channels first: np.moveaxis(x, 1, -1) puts them last"
+        raise ValueError(f"{owner_name(owner)}: data must be images (height, width, channels), got samples of {found}")
     if len(shape) not in (2, 3) or min(shape[:2]) < least:
         rule = (
             f"images (height, width) or (height, width, channels), or flat squares, of at least {least} pixels a side"
