@@ -34,6 +34,11 @@ _NO_POLL = ("nothing", "2m", "2m w")
 _REPORTED = ("nothing", "2m", "2m w + m scalars")
 _POLLED = ("2d + 2m", "(d + 2m) w + d scalars")
 _INNER = ("as the other", "as the other", "as the other")
+_EXPLORED = (
+    "as the other, and who may get a seat by rand",
+    "with a poll 2⌈share m⌉ more",
+    "with a poll ⌈share m⌉ (w + scalar) more",
+)
 _TRAINED = ("norm of the update", "2d + 2m", "(d + m) w + d scalars")
 _AUTO = "fedpick.selectors:Auto"
 _OPTIMAL = "fedpick.selectors:OptimalSampling"
@@ -111,7 +116,7 @@ STRATEGIES: dict[str, Strategy] = {
     "cooldown": Strategy("fedpick.selectors:Cooldown", {},
                          "those of another strategy, then a rest", *_INNER, "Sun et al. 2025"),
     "explore": Strategy("fedpick.selectors:Explore", {},
-                        "those of another strategy, some seats by rand", *_INNER, "Goetz et al. 2019"),
+                        "those of another strategy, some seats by rand", *_EXPLORED, "Goetz et al. 2019"),
     "rank-clip": Strategy("fedpick.selectors:RankClip", {},
                           "those of another strategy, high losses count as the j-th highest", *_INNER, "fedpick"),
     "credits": Strategy("fedpick.selectors:Credits", {},

@@ -139,6 +139,8 @@ def test_metrics_of_liars(equal):
     ("parameters", "match"),
     [
         ({"share": 1.2}, "Liars: share must be at least 0 and at most 1, got 1.2"),
+        ({"share": jnp.array([0.1, 0.2]), "attack": "max"}, "Liars: share must be a number, got "),
+        ({"share": 0.1, "factor": np.ones(2)}, "Liars: factor must be a number, got "),
         ({"share": 0.1, "attack": "shout"}, "Liars: attack must be one of"),
         ({"share": 0.1, "bound": 0.5}, "Liars: bound must be at least 1, got 0.5"),
     ],

@@ -67,15 +67,15 @@ class Liars:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(self, "share", self.share, "at least 0 and at most 1", lambda x: (x >= 0) & (x <= 1))
+        require(self, "share", self.share, "at least 0 and at most 1", lambda x: (x >= 0) & (x <= 1), one=True)
         one_of(self, "attack", self.attack, get_args(Attack))
         one_of(self, "model_attack", self.model_attack, get_args(ModelAttack))
-        require(self, "start", self.start, "at least 0", lambda n: n >= 0, whole=True)
-        require(self, "factor", self.factor, "above 0 and at most 1e6", lambda x: (x > 0) & (x <= 1e6))
-        require(self, "size", self.size, "above 0 and at most 1e20", lambda x: (x > 0) & (x <= 1e20))
+        require(self, "start", self.start, "at least 0", lambda n: n >= 0, whole=True, one=True)
+        require(self, "factor", self.factor, "above 0 and at most 1e6", lambda x: (x > 0) & (x <= 1e6), one=True)
+        require(self, "size", self.size, "above 0 and at most 1e20", lambda x: (x > 0) & (x <= 1e20), one=True)
         if self.bound is not None:
-            require(self, "bound", self.bound, "at least 1", lambda x: x >= 1)
-        require(self, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True)
+            require(self, "bound", self.bound, "at least 1", lambda x: x >= 1, one=True)
+        require(self, "seed", self.seed, "at least 0", lambda n: n >= 0, whole=True, one=True)
 
     def warn_of_no_effect(self, K: int, rounds: int) -> None:
         """Warn where a setting has no effect: a share that is left out is 0, and a share alone is an honest baseline.

@@ -35,7 +35,12 @@ def lockable(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def acquired(path: Path, folder: Path) -> Iterator[None]:
-    """The lock of this file, in this store."""
+    """The lock of this file, in this store; where another process has it, wait, and say so.
+
+    Args:
+        path: The file.
+        folder: The store, for what is said.
+    """
     lock = filelock.FileLock(path)
     with lockable(path):
         try:
