@@ -861,7 +861,7 @@ def test_runs_of_data_that_were_edited_are_not_averaged_with_those_before(tmp_pa
     again = fedpick("run", toml, "-o", folder, "-q")
     assert "ignoring" not in again.stderr  # the page and the summary are fedpick's
     second, done = final_losses(folder)
-    assert f"4 runs from before {data} was edited are left out" in done.stderr
+    assert f"4 runs of other versions of {data} are left out" in done.stderr
     assert [one["seeds"] for one in second["strategies"]] == [2, 2]
     assert second["strategies"] != first["strategies"]
     table_of(data, 6, turned=False)
@@ -869,7 +869,7 @@ def test_runs_of_data_that_were_edited_are_not_averaged_with_those_before(tmp_pa
     data.unlink()
     lost = fedpick("report", folder)  # of all runs, of which those of the present file are wanted
     assert lost.exit_code == 1
-    assert f"holds runs from before and after {data} was edited, and none of it as it is now" in lost.stderr
+    assert f"holds runs that differ in {data}, or in what it reads, which cannot be read; run" in lost.stderr
 
 
 OWN = """

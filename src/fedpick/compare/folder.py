@@ -220,7 +220,7 @@ def _padded(value: Any) -> Any:
 
 
 def _of_one_version(stored: dict[str, StoredRun], folder: Path) -> dict[str, StoredRun]:
-    """The runs; where a file that decides them was edited in between, those of the file as it is now."""
+    """The runs; where a file that decides them, or what it reads, differs between them, those of it as it is now."""
     versions: dict[str, dict[str, StoredRun]] = {}
     for run in stored.values():
         for file, content in run.about.get("contents", {}).items():
@@ -232,11 +232,11 @@ def _of_one_version(stored: dict[str, StoredRun], folder: Path) -> dict[str, Sto
         if all(run.about.get("contents", {}).get(file, content) == content for file, content in edited.items())
     }
     if not present:
-        rule = f"holds runs from before and after {', '.join(edited)} was edited, and none of it as it is now"
+        now = "which cannot be read" if None in edited.values() else "and none of them is of it as it is now"
+        rule = f"holds runs that differ in {', '.join(edited)}, or in what it reads, {now}"
         raise ValueError(f"report: {str(folder)!r} {rule}; run the experiment again")
-    if len(present) < len(stored):
-        number = len(stored) - len(present)
-        LOG.warning("report: %d runs from before %s was edited are left out", number, ", ".join(edited))
+    if left_out := len(stored) - len(present):
+        LOG.warning("report: %d runs of other versions of %s are left out", left_out, ", ".join(edited))
     return present
 
 
