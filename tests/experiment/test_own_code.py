@@ -4,13 +4,15 @@ import importlib
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 
 from fedpick import Rand
+from fedpick.compare import load_report
 from fedpick.experiment import Experiment, from_plain, run
 from fedpick.sim import Local, Logistic, Quadratic, QuadraticModel, Synthetic, TraceFile, simulate
-from fedpick.storage import sources_of, sum_of_code
+from fedpick.storage import sources_of, sum_of_code, sums_of_files
 
 STRATEGY = """
 import jax.numpy as jnp
@@ -138,6 +140,7 @@ def experiment_again(module):
 
 TYPED = """
 import sys, tempfile
+from fedpick.compare import load_report
 from fedpick.experiment import Experiment, from_plain, run
 from fedpick.sim import Local, Quadratic, QuadraticModel
 
@@ -289,3 +292,195 @@ def test_a_strategy_with_an_array_of_its_own_is_stored(tmp_path, monkeypatch, de
     assert list(map(chosen, found)) == [[2, 3], [0, 1]]
     assert run(from_plain({**plain, "selector": selectors[0]}), tmp_path / "runs")[0].runs == [{"seed": 0}]
     assert len(list((tmp_path / "runs" / "runs").iterdir())) == 2
+
+
+@pytest.mark.parametrize("sign", ["jitted(1)", "jax.lax.scan(body, 0, jnp.ones(1))[1][0]"])
+def test_what_jax_has_traced_of_own_code_is_traced_again_for_another_value(tmp_path, monkeypatch, sign):
+    """JAX keeps programs of inner functions by the function alone."""
+    text = f"""
+import jax
+SIGN = 1
+{STRATEGY.format(sign=sign)}
+@jax.jit
+def jitted(one): return one * SIGN
+def body(carry, x): return carry, x * SIGN
+def higher(logits, labels): return jitted(1.0)
+"""
+    module = importlib.import_module(own_module(tmp_path, monkeypatch, text))
+    found = []
+    for module.SIGN in (1, -1):
+        result = simulate(*PROBLEM, module.Ranked(m=2), LOCAL, rounds=1)
+        found.append((chosen(result), float(module.jitted(1.0))))
+    assert found == [([2, 3], 1.0), ([0, 1], -1.0)]
+
+
+SETTINGS = """
+import dataclasses, functools
+class Scale:
+    def __init__(self, scale, seen=()):
+        self.scale, self.calls, self.seen = scale, 0, [*seen]
+    def __call__(self, logits, labels):
+        self.calls += 1
+        self.seen.append(self.calls)
+        return self.scale
+class Base:
+    offset = 0
+    played = 0
+class Mine(Base):
+    def __call__(self):
+        Base.played += 1
+        return self.offset
+def make(scale, calls=()):
+    known = [*calls]
+    def metric(logits, labels, by=scale):
+        known.append(1)
+        return scale
+    return metric
+def times(scale, logits, labels): return scale
+def read(logits, labels): return held(logits, labels)
+def listed(logits, labels): return [each(logits, labels) for each in TABLE["a"]]
+def weights(given):
+    weights = []
+    weights.append(given)
+    return WEIGHTS[0] + local(weights)
+def local(given):
+    WEIGHTS = []
+    WEIGHTS.append(given)
+    return WEIGHTS
+WEIGHTS = [0]
+TABLE = {}
+held = Scale(2)
+"""
+
+
+def test_what_own_code_reads_of_classes_closures_and_objects_counts(tmp_path, monkeypatch):
+    module = importlib.import_module(own_module(tmp_path, monkeypatch, SETTINGS))
+
+    def differ(*values):
+        sums = [sum_of_code(value, module) for value in values]
+        return len(set(sums)) == len(sums)
+
+    assert differ(*(module.make(scale) for scale in (1, 2)))
+    assert differ(*(module.Scale(scale) for scale in (1, 2)))
+    assert differ(*(module.functools.partial(module.times, scale) for scale in (1, 2)))
+    sums = []
+    for offset, held, table, weight in ((0, 2, [1, 2], 0), (1, 3, [2, 1], 1)):
+        module.Base.offset, module.held, module.WEIGHTS[0] = offset, module.Scale(held), weight
+        module.TABLE["a"] = [module.make(scale) for scale in table]
+        sums.append([sum_of_code(each) for each in (module.Mine, module.read, module.listed, module.weights)])
+    for each in zip(*sums, strict=True):
+        assert len(set(each)) == 2
+    # What they change themselves is left out.
+    same = [module.Scale(1), module.make(1)]
+    before = [sum_of_code(each) for each in same]
+    for each in (*same, module.Mine()):
+        each(*() if isinstance(each, module.Mine) else (1, 2))
+    assert (module.Base.played, same[0].calls, before) == (1, 1, [sum_of_code(each) for each in same])
+
+
+def test_every_number_of_an_array_that_own_code_reads_counts(tmp_path, monkeypatch):
+    module = importlib.import_module(own_module(tmp_path, monkeypatch, "def read(): return BIG\nBIG = None"))
+    sums = []
+    for at in ([], [1], [1, 3], [3, 5]):
+        module.BIG = np.zeros(3_000_000, np.float32)
+        module.BIG[at] = 1
+        sums += [sum_of_code(module.read)]
+        module.BIG = jax.numpy.asarray(module.BIG)
+        assert sums[-1] == sum_of_code(module.read) == sum_of_code(module.read)
+    assert len(set(sums)) == 4
+
+
+LOADED = """
+import functools, jax
+from {name}_helper import factor
+def plain(of):
+    def inner(*given): return of(*given)
+    return inner
+def first(x): return x
+both = [first]
+def first(x): return 2 * x
+@jax.jit
+def jitted(x): return x
+@plain
+def wrapped(x): return x
+class Mine:
+    @property
+    def member(self): return (lambda y: y)(1)
+    @functools.cached_property
+    def other(self): return 1
+def read(x): return [both[0](x), first(x), jitted(x), wrapped(x), Mine().member, factor()]
+"""
+
+
+def test_code_that_is_not_what_its_file_has_is_not_stored(tmp_path, monkeypatch):
+    name = own_module(tmp_path, monkeypatch, "")
+    helper = tmp_path / f"{name}_helper.py"
+    helper.write_text("def factor(): return 1")
+    (tmp_path / f"{name}.py").write_text(LOADED.format(name=name))
+    module = importlib.import_module(name)
+    helper.write_text("def factor(): return 22")  # after it was loaded, and before it was asked about
+    with pytest.raises(
+        ValueError, match=r"^experiment: factor must be as .*_helper.py has it, to be stored, got an ear"
+    ):
+        sum_of_code(module.read)
+    importlib.reload(sys.modules[f"{name}_helper"])  # of which the module still has the earlier function
+    with pytest.raises(ValueError, match=r"load .*_helper.py again, and what imports from it, or start Python again$"):
+        sum_of_code(module.read)
+    importlib.reload(module)
+    assert sum_of_code(module.read)
+    helper.write_text("def factor(): return 333")
+    assert sum_of_code(module.read)  # it is known what was loaded
+
+
+def test_a_script_that_is_edited_while_it_runs_is_what_python_loaded(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("""
+from fedpick.storage import sum_of_code
+def mine(): return 1
+before = sum_of_code(mine)
+text = open(__file__).read()
+open(__file__, "w").write(text.replace("return 1", "return 2"))
+print(before == sum_of_code(mine), before)
+""")
+    (same, first), (again, second) = (
+        subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    )
+    assert (same, again) == ("True", "True")
+    assert first != second
+
+
+def test_files_in_lists_of_a_field_count(tmp_path):
+    (tmp_path / "a.csv").write_text("1")
+    path = str(tmp_path / "a.csv")
+    assert sums_of_files([path]) == sums_of_files([[1, ("none", path)]]) == sums_of_files([{"a": [path]}])
+    assert sums_of_files([{"kind": "csv", "path": path}, 1, None]) == {}
+
+
+def test_what_is_typed_in_counts_with_own_modules_and_in_its_order(tmp_path):
+    (tmp_path / "settings.py").write_text("SCALE = 1")
+    text = """
+import settings
+from fedpick.storage import sum_of_code
+def one(): return 1
+def two(): return 2
+def read(): return settings.SCALE
+def play(): return [stage() for stage in stages]
+stages = [one, two, one]
+print(sum_of_code(play), sum_of_code(read))
+stages = [one, two, two]
+settings.SCALE = 2
+print(sum_of_code(play), sum_of_code(read))
+"""
+    found = subprocess.run([sys.executable, "-"], input=text, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert len(set(found.stdout.split())) == 4
+
+
+def test_runs_that_differ_in_what_own_code_reads_are_not_said_to_be_edited(tmp_path, monkeypatch):
+    module = importlib.import_module(own_module(tmp_path, monkeypatch, READING))
+    for module.SIGN in (1, -1):
+        run(Experiment(*PROBLEM, module.Ranked(m=2), LOCAL, rounds=1), tmp_path / "runs")
+    module.SIGN = 2
+    words = "holds runs that differ in .*:Ranked, or in what it reads, and none of them is of it as it is now; run the"
+    with pytest.raises(ValueError, match=words):
+        load_report(tmp_path / "runs")

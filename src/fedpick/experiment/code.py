@@ -1,8 +1,6 @@
 """Code of one's own that an experiment names by address, and the files that it is given, by their content."""
 
 import dataclasses
-import hashlib
-import inspect
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -35,13 +33,9 @@ def own_code(plain: Any) -> dict[str, str]:
         if module.endswith(".py") and sums_of_files([module]):
             raise  # of a file that is there, and would not count
         return {}
-    first, own = registry.module_of(plain), inspect.getmodule(loaded)
-    loads: list[Any] = [loaded if inspect.isclass(loaded) or inspect.isfunction(loaded) else own]
-    if isinstance(loaded, Model):
-        loads = [loaded.init, *loaded.functions]
-    loads += [first] if first is not own else []  # "mynet.py:net" may be an object of a class of a package
-    sums = sorted(filter(None, map(sum_of_code, loads)))
-    return {plain: sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()} if sums else {}
+    # "mynet.py:net" may be an object of a class of a package.
+    code = sum_of_code(loaded, registry.module_of(plain))
+    return {plain: code} if code else {}
 
 
 def content_of(data: Any) -> tuple[Any, ...]:

@@ -12,7 +12,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from fedpick.sim.federation import Federation
 from fedpick.sim.layers import classes_of, flat, inputs_of, kept, uniform_layer
-from fedpick.storage import as_it_is_now
 from fedpick.text import shown
 from fedpick.validation import one_of, require
 
@@ -86,13 +85,9 @@ class Model:
         assert self.apply is not None
         return self.apply(params, x, *self._base())
 
-    def as_it_is_now(self) -> "Model":
-        """The same, with other functions where values that they read from modules of one's own have changed."""
-        init, losses, predict, logits = map(as_it_is_now, (self.init, *self.functions, self.apply))
-        if (init, losses, predict, logits) == (self.init, *self.functions, self.apply):
-            return self
-        options: dict[str, Any] = {"base": self.base, "batched": self.batched, "dense": self.dense, "logits": logits}
-        return Model(init, losses, predict, self.lowest, trainer=self.trainer, **options)
+    def own_functions(self) -> tuple[Any, ...]:
+        """What it was made of."""
+        return self.init, *self.functions, self.apply, self.trainer
 
     def _base(self) -> tuple[Any, ...]:
         return () if self.base is None else (self.base,)

@@ -57,7 +57,6 @@ class Setup:
     unroll: int = static(default=1)
     mesh: Mesh | None = static(default=None)
     metrics: tuple[NamedMetric, ...] = static(default=())
-    sources: tuple[tuple[str, str], ...] = static(default=())  # edited, they are another program
 
     def map_own(self, function: Callable[[Any], Any]) -> "Setup":
         """Apply a function to every number that may differ between runs."""

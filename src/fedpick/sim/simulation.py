@@ -37,7 +37,7 @@ from fedpick.sim.optimizers import RobustServer, Server
 from fedpick.sim.records import Record
 from fedpick.sim.round import Setup
 from fedpick.sim.rows import Names
-from fedpick.storage import as_it_is_now, sources_of
+from fedpick.storage import forget_outdated
 from fedpick.validation import require
 
 CHUNK = 100  # rounds, about
@@ -118,8 +118,10 @@ def simulate(
         raise ValueError(f"simulate: checkpoint_after must come with checkpoint, got {checkpoint_after} without one")
     data, built = preflight.resolve(federation, model)
     preflight.check_kinds(data, built, selector, local, server, availability, failures, devices, liars)
-    built = built.as_it_is_now()
-    own = tuple(metric._replace(function=as_it_is_now(metric.function)) for metric in own)
+    functions = [metric.function for metric in own]
+    forget_outdated(
+        [selector, local, server, availability, failures, devices, liars, *built.own_functions(), *functions]
+    )
     preflight.check_metrics(own, data, built, owner="simulate")
     check_test_set("simulate", until[0] if until else "loss", data)
     check_lowest(selector, built, liars.attack if liars.share > 0 else "none")
@@ -135,8 +137,7 @@ def simulate(
     lean = dataclasses.replace(data, name="", names=Names(), largest=data.largest if local.batches == "epochs" else 0)
     availability = for_clients(availability, data)
     world = (availability, failures, devices, liars.lies(built.lowest) if liars.share > 0 else None)
-    own_code = sources_of([selector, local, server, *world])
-    runs, names = sweep(Setup(lean, built, selector, local, server, *world, metrics=own, sources=own_code), seeds)
+    runs, names = sweep(Setup(lean, built, selector, local, server, *world, metrics=own), seeds)
     check_fit(data, selector, availability, failures, compiled=jit)
     seats = selector.m or data.num_clients
     model_bytes = preflight.check_room(data, built, seats, runs=len(names), rounds=rounds, every=every)
@@ -149,9 +150,7 @@ def simulate(
     tables = _Tables.begin(runner.begin(cadence), seats)
     file = None
     if checkpoint is not None:
-        # The program says what the sources come to.
-        plain = runs._replace(setup=dataclasses.replace(runs.setup, sources=()))
-        owner = functools.cache(lambda: fingerprint(trace_chunk(runs, cadence), plain, rounds, every))
+        owner = functools.cache(lambda: fingerprint(trace_chunk(runs, cadence), runs, rounds, every))
         file = Checkpoint(Path(checkpoint), owner)
         saved = file.load(like=(runner.state, tables))
         done = 0 if saved is None else saved[1].rounds

@@ -2,7 +2,7 @@
 
 from fedpick.storage.atomic import atomic_file, write_atomic
 from fedpick.storage.cache import cache_folder, cached_text
-from fedpick.storage.code import as_it_is_now, sources_of, sum_of_code, sums_of_files
+from fedpick.storage.code import forget_outdated, sources_of, sum_of_code, sums_of_files
 from fedpick.storage.journal import Journal
 from fedpick.storage.locks import acquired
 from fedpick.storage.ownership import check_own, is_own
@@ -20,13 +20,13 @@ __all__ = [
     "StateError",
     "StoredRun",
     "acquired",
-    "as_it_is_now",
     "atomic_file",
     "cache_folder",
     "cached_text",
     "check_own",
     "device",
     "file_sha256",
+    "forget_outdated",
     "is_own",
     "is_table_of_runs",
     "load_state",

@@ -30,7 +30,7 @@ def sum_of_cell(found: Any, of_module: Callable[[str], str], strict: bool = True
         of_module: The sum of the own files of a module by its name; "" for an installed one.
         strict: Whether to raise where it refers to an object whose content cannot be told.
     """
-    seen: dict[int, Any] = {}  # and so what has an id stays
+    seen: dict[int, tuple[int, Any]] = {}  # in the order of reading; and so what has an id stays
 
     def parts(value: Any, name: str) -> Iterator[str]:
         if isinstance(value, _PLAIN):
@@ -49,8 +49,10 @@ def sum_of_cell(found: Any, of_module: Callable[[str], str], strict: bool = True
             yield from parts(value.co_consts, name)
         elif isinstance(value, ModuleType):
             yield f"{value.__name__} {of_module(value.__name__)}"
-        elif id(value) not in seen:
-            seen[id(value)] = value
+        elif id(value) in seen:
+            yield f"as {seen[id(value)][0]}"
+        else:
+            seen[id(value)] = len(seen), value
             yield from inside(value, name)
 
     def inside(value: Any, name: str) -> Iterator[str]:

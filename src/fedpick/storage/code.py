@@ -8,64 +8,104 @@ import importlib.util
 import inspect
 import sys
 import sysconfig
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple
+
+import jax
 
 from fedpick.storage.cells import is_typed_in, sum_of_cell
 from fedpick.storage.provenance import file_sha256
-from fedpick.storage.values import values_read_by
+from fedpick.storage.values import code_of, settings_of, text_of, values_read_by
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class _Read(NamedTuple):
-    """A file as it was read: when, its sum, and the modules that it imports."""
+    """A file as it was read: when, its sum, the modules that it imports, and what its functions are compiled to."""
 
     version: Any
     sha256: str
     imported: frozenset[str]
+    functions: frozenset[CodeType]
 
 
 _READ: dict[Path, _Read] = {}
+_TRACED: dict[Any, str] = {}  # what JAX may have traced: code and values of one's own, as they were
 
 
-def sum_of_code(found: Any, strict: bool = True) -> str:
-    """The sum of one's own code of a class or function; "" for what is of an installed package.
+def sum_of_code(found: Any, place: ModuleType | None = None, strict: bool = True) -> str:
+    """The sum of one's own code of a class, function or object; "" for what is of an installed package.
 
     It is that of its file, and of those of one's own modules that this imports, at their top or in a function, as they
-    were when Python loaded them, and of the values that it reads from these modules, as they are. What was typed in, in
-    a notebook or at a prompt, is in no file: see ``sum_of_cell``.
+    were when Python loaded them, and of the values that it reads, as they are. What was typed in, in a notebook or at a
+    prompt, is in no file: see ``sum_of_cell``.
 
     Args:
-        found: The class or function.
-        strict: Whether to raise where what it refers to has no content that can be told.
+        found: The class, function or object.
+        place: The module where it was found, if that may be another one than that of its class.
+        strict: Whether to raise where what it refers to has no content that can be told, or is not what is in its file.
     """
-    module = inspect.getmodule(found)
+    module = _module_of(found)
     if module is not None and is_typed_in(module.__name__):
-        return sum_of_cell(found, lambda other: _sum_of_module(sys.modules.get(other)), strict=strict)
-    files, values = _sum_of_module(module), values_read_by(found, _is_own)
+        files = sum_of_cell(found, lambda other: _sum_of_modules(sys.modules.get(other)), strict=strict)
+    else:
+        files = _sum_of_modules(module, place)
+    if not files:
+        return ""
+    if strict:
+        _check_loaded(found)
+    values = values_read_by(found, _is_own)
     return hashlib.sha256(f"{files}{values}".encode()).hexdigest() if values else files
 
 
-def as_it_is_now(function: Any) -> Any:
-    """A function; another object each time that values which it reads have changed, as JAX keeps what it has traced.
+def _module_of(found: Any) -> ModuleType | None:
+    while isinstance(found, functools.partial):
+        found = found.func
+    return inspect.getmodule(found) or inspect.getmodule(type(found))
+
+
+def _check_loaded(found: Any) -> None:
+    """Raise where a function is not what its file had when it was read."""
+    for function in code_of(found, _is_own):
+        name = function.__module__ if isinstance(function, type) else str(function.__globals__.get("__name__"))
+        file = _own_file(getattr(sys.modules.get(name), "__file__", None))
+        loader = getattr(sys.modules.get(name), "__loader__", None)
+        # Other loaders change what they load, as pytest does.
+        if file is None or isinstance(function, type) or type(loader) is not SourceFileLoader:
+            continue
+        code = function.__code__
+        if _own_path(code.co_filename) == file and code not in _read(file, name).functions:
+            rule = f"{code.co_name} must be as {file.name} has it, to be stored"
+            what_to_do = f"load {file.name} again, and what imports from it, or start Python again"
+            raise ValueError(f"experiment: {rule}, got an earlier version: {what_to_do}")
+
+
+def forget_outdated(found: Iterable[Any]) -> None:
+    """Clear JAX's caches where code or values of one's own are other ones than when they may have been traced.
+
+    JAX keeps what it has traced of functions under ``jax.jit`` and of bodies of loops, by the function alone.
 
     Args:
-        function: The function, or anything else, which is given back.
+        found: The objects that are played, and functions.
     """
-    values = values_read_by(function, _is_own)
-    return _renewed(function, values) if values else function
-
-
-@functools.lru_cache(maxsize=64)
-def _renewed(function: Any, values: str) -> Any:
-    @functools.wraps(function)
-    def now(*arguments: Any, **named: Any) -> Any:
-        return function(*arguments, **named)
-
-    return now
+    now: dict[Any, str] = {}
+    for each in _held_by(list(found)):
+        one = _kind(each)
+        settings, modules = settings_of(one, _is_own), {part.__module__ for part in code_of(one, _is_own)}
+        for (module, name), value in settings.items():
+            code = getattr(inspect.unwrap(value), "__code__", None) if callable(value) else None
+            now[module, name or id(one)] = f"{text_of(value, _is_own)}{hash(code) if code else ''}"
+        files = sums_of_files(_fields(each)) if modules else {}
+        now |= {(file, 0): content for file, content in files.items()}
+        now |= {(module, 0): _sum_of_modules(sys.modules.get(module)) for module in modules}
+    # A setting that was never seen may have been traced, too, by who tried out a function.
+    before = {key: _TRACED.get(key, "" if isinstance(key[1], str) else text) for key, text in now.items()}
+    if before != now:
+        jax.clear_caches()  # type: ignore[no-untyped-call]
+    _TRACED.update(now)
 
 
 def sources_of(value: Any) -> tuple[tuple[str, str], ...]:
@@ -75,32 +115,46 @@ def sources_of(value: Any) -> tuple[tuple[str, str], ...]:
     ()
     """
     found: dict[str, str] = {}
-
-    def collect(one: Any) -> None:
-        if isinstance(one, list | tuple):
-            for part in one:
-                collect(part)
-        kind = one if callable(one) and not dataclasses.is_dataclass(one) else type(one)
+    for one in _held_by(value):
+        kind = _kind(one)
         code = sum_of_code(kind, strict=False)
         if code:
             name = f"{kind.__module__}:{getattr(kind, '__qualname__', type(kind).__name__)}"
             while found.get(name, code) != code:  # several functions may be called <lambda>
                 name += "'"
             found[name] = code
-        if dataclasses.is_dataclass(one) and not isinstance(one, type):
-            values = [getattr(one, field.name) for field in dataclasses.fields(one)]
-            found.update(sums_of_files(values) if code else {})
-            for part in values:
-                collect(part)
-
-    collect(value)
+            found |= sums_of_files(_fields(one))
     return tuple(sorted(found.items()))
 
 
-def sums_of_files(values: Any) -> dict[str, str]:
-    """The sums of the files that these values name, by path; other values name none."""
-    paths = [value for value in values if isinstance(value, str | Path)]
-    return {str(path): file_sha256(Path(path)) for path in paths if _is_file(path)}
+def _held_by(value: Any) -> Iterator[Any]:
+    """An object and what its fields hold."""
+    yield value
+    for part in value if isinstance(value, list | tuple) else _fields(value):
+        yield from _held_by(part)
+
+
+def _kind(value: Any) -> Any:
+    """What has the code of an object: itself where it is a function or called like one, else its class."""
+    return value if callable(value) and not dataclasses.is_dataclass(value) else type(value)
+
+
+def _fields(value: Any) -> list[Any]:
+    found = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return [getattr(value, field.name) for field in dataclasses.fields(value)] if found else []
+
+
+def sums_of_files(values: Iterable[Any]) -> dict[str, str]:
+    """The sums of the files that these values, and lists and tables among them, name, by path."""
+    found: dict[str, str] = {}
+    for value in values:
+        if isinstance(value, str | Path) and _is_file(value):
+            found[str(value)] = file_sha256(Path(value))
+        elif isinstance(value, list | tuple):
+            found |= sums_of_files(value)
+        elif isinstance(value, Mapping) and "kind" not in value:  # which is of another class
+            found |= sums_of_files(value.values())
+    return found
 
 
 def _is_file(path: str | Path) -> bool:
@@ -111,11 +165,11 @@ def _is_file(path: str | Path) -> bool:
 
 
 def _is_own(module: str) -> bool:
-    return _own_file(getattr(sys.modules.get(module), "__file__", None)) is not None
+    return is_typed_in(module) or _own_file(getattr(sys.modules.get(module), "__file__", None)) is not None
 
 
-def _sum_of_module(first: ModuleType | None) -> str:
-    waiting, sums = [(first.__name__, getattr(first, "__file__", None))] if first is not None else [], {}
+def _sum_of_modules(*first: ModuleType | None) -> str:
+    waiting, sums = [(each.__name__, getattr(each, "__file__", None)) for each in first if each is not None], {}
     while waiting:
         module, path = waiting.pop()
         file = _own_file(path)
@@ -129,7 +183,8 @@ def _sum_of_module(first: ModuleType | None) -> str:
 
 def _read(file: Path, module: str) -> _Read:
     """A file as Python loaded it: read again when it was loaded again, or where it was not, when it has changed."""
-    version: Any = getattr(sys.modules.get(module), "__spec__", None)  # another one after importlib.reload
+    loaded = sys.modules.get(module)
+    version: Any = getattr(loaded, "__spec__", None) or loaded  # a script has none; another one after importlib.reload
     if version is None:
         version = file.stat().st_mtime_ns, file.stat().st_size
     before = _READ.get(file)
@@ -137,8 +192,23 @@ def _read(file: Path, module: str) -> _Read:
     if before is None or not (before.version is version or (isinstance(version, tuple) and before.version == version)):
         content = file.read_bytes()
         package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-        before = _READ[file] = _Read(version, hashlib.sha256(content).hexdigest(), _imported(content, package))
+        before = _READ[file] = _Read(
+            version, hashlib.sha256(content).hexdigest(), _imported(content, package), _functions(content)
+        )
     return before
+
+
+def _functions(content: bytes) -> frozenset[CodeType]:
+    """What the functions of a file are compiled to, with those inside them."""
+    try:
+        waiting, found = [compile(content, "", "exec", dont_inherit=True)], set()
+    except (SyntaxError, ValueError):
+        return frozenset()
+    while waiting:
+        code = waiting.pop()
+        found.add(code)
+        waiting += [part for part in code.co_consts if isinstance(part, CodeType)]
+    return frozenset(found)
 
 
 def _imported(content: bytes, package: str) -> frozenset[str]:
@@ -190,8 +260,12 @@ def _installed() -> tuple[Path, ...]:
 
 def _own_file(path: str | None) -> Path | None:
     """The file of a module that is neither of an installed package nor of fedpick."""
-    if path is None:
-        return None
+    file = None if path is None else _own_path(path)
+    return file if file is not None and file.is_file() else None
+
+
+@functools.lru_cache(maxsize=4096)  # asked for each function, each time
+def _own_path(path: str) -> Path | None:
     file = Path(path).resolve()
     installed = any(file.is_relative_to(folder) for folder in _installed())
-    return file if file.suffix == ".py" and file.is_file() and not installed else None
+    return file if file.suffix == ".py" and not installed else None
