@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedpick import registry
-from fedpick.sim import Model
 from fedpick.storage import sources_of, sum_of_code, sums_of_files
 
 
