@@ -25,7 +25,6 @@ ROWS = ("index", "row", "rownames", "row_names")  # what a column that numbers t
 ID = re.compile(r"(^|[^a-zA-Z])id$|[a-z]I[dD]$|^I[dD]$", re.ASCII)  # id, patient_id, patientId, ID; not humid
 MANY = 100  # rows in which whole numbers that count up number the rows, whatever the column is called
 SPLITS = ("split", "set", "subset")
-PARTS = {"train", "training", "test", "val", "valid", "validation", "dev"}
 WHOLE = ("x", "image", "img", "pixels", "features")  # one column that is all of the input
 
 
@@ -102,7 +101,7 @@ def choose_columns(
             if _are_row_numbers(columns, name)
         ]
     unused = [name for name in columns if name.lower() in SPLITS and name not in (*inputs, y, client)]
-    parts = [name for name in unused if _are_parts(columns[name])]
+    parts = [name for name in unused if {"train", "test"} <= {str(value).lower() for value in columns[name].tolist()}]
     cure = "the test set is drawn; an .npz may have test_x and test_y"
     told += [f"{name} is not used, though it says which samples are the test set: {cure}" for name in parts]
     if told:  # who loses columns is to hear of it without asking
@@ -240,18 +239,6 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return str(value).strip().lower() in MISSING
     return "_" not in str(value)
-
-
-def _are_parts(column: Numbers) -> bool:
-    """Whether a column says which samples are to train and which to test on.
-
-    >>> _are_parts(np.array(["train", "Test"])), _are_parts(np.array(["train", "bus"]))
-    (True, False)
-    """
-    if column.ndim != 1 or column.dtype.kind not in "OU":
-        return False
-    found = {str(value).lower() for value in column.tolist()}
-    return "test" in found and len(found) > 1 and found <= PARTS
 
 
 def _fault(column: Numbers, unit: str, first: int) -> str:

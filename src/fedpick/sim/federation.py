@@ -26,7 +26,6 @@ from fedpick.sim.rows import (
     numbered,
     pair,
     samples,
-    warn_of_left_out,
 )
 from fedpick.sim.summary import Summary, largest_share
 from fedpick.text import shown
@@ -208,8 +207,7 @@ class Federation:
         if len(x) < K:  # before anything of that size is allocated
             raise ValueError(f"Federation: num_clients must be at most the {len(x)} samples, got {K}")
         if test is None and test_share:
-            out = held_out(client, test_share, seed)
-            warn_of_left_out(name, client, out, test_share)
+            out = held_out(client, test_share, seed, name)
             test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
         x, test_x = narrow("Federation: x", x), narrow("Federation: test x", test_x)
         check_labels("test y", test_y, len(test_x), empty=True)

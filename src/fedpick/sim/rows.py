@@ -238,17 +238,18 @@ def check_below(name: str, labels: Numbers, limit: int, limit_name: str) -> None
         raise ValueError(f"Federation: {name} must be at least 0 and below {limit_name}={limit}, got {value}")
 
 
-def held_out(client: Numbers, share: float, seed: int) -> Numbers:
+def held_out(client: Numbers, share: float, seed: int, name: str = "") -> Numbers:
     """Which samples are the test set: the share of each client, rounded down, so that nobody is left without.
 
     Args:
         client: The client of each sample, 0..K-1.
         share: The share of every client's samples.
         seed: What they are drawn by.
+        name: What a warning of the clients that it leaves out begins with; "" for none.
 
-    >>> held_out(np.array([0] * 10 + [1] * 9), 0.1, seed=0).sum()
-    np.int64(1)
-    >>> held_out(np.zeros(100, int), 0.29, seed=0).sum()
+    >>> held_out(np.array([0] * 100 + [1] * 9), 0.1, seed=0, name="mine").sum()
+    np.int64(10)
+    >>> held_out(np.zeros(100, int), 0.29, seed=0, name="mine").sum()
     np.int64(29)
     """
     if client.ndim > 1:
@@ -261,18 +262,13 @@ def held_out(client: Numbers, share: float, seed: int) -> Numbers:
     chosen = np.zeros(len(client), bool)
     wanted = np.round(share * counts, 6)  # 0.29 of 100 are 29, though 0.29 * 100 is a little less
     chosen[order] = place < np.repeat(np.floor(wanted), counts)
+    if name:
+        _warn_of_left_out(name, client, chosen, share)
     return chosen
 
 
-def warn_of_left_out(name: str, client: Numbers, out: Numbers, share: float) -> None:
-    """Warn where clients with a considerable part of the samples have none in the test set, unless it is empty.
-
-    Args:
-        name: What the warning begins with.
-        client: The client of each sample, 0..K-1.
-        out: Which samples are the test set.
-        share: The share of every client's samples that it was to be.
-    """
+def _warn_of_left_out(name: str, client: Numbers, out: Numbers, share: float) -> None:
+    """Warn where clients with a considerable part of the samples have none in the test set, unless it is empty."""
     counts = np.bincount(client)
     without = (counts > 0) & (np.bincount(client[out], minlength=len(counts)) == 0)
     if out.any() and counts[without].sum() >= LEFT_OUT * len(client):
@@ -282,7 +278,7 @@ def warn_of_left_out(name: str, client: Numbers, out: Numbers, share: float) -> 
         least = int(np.ceil(round(1 / share, 6)))
         what = f"{which} of the samples, are not in the test set: test_share={share:g} takes one of {least}"
         cure = "raise it (in a file, data.test_share), or give a test set"
-        warnings.warn(f"{name}: {what}, and they have fewer; {cure}", stacklevel=3)
+        warnings.warn(f"{name}: {what}, and they have fewer; {cure}", stacklevel=4)
 
 
 def few(numbers: Any) -> str:

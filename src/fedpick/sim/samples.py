@@ -29,7 +29,6 @@ from fedpick.sim.rows import (
     plain,
     reshaped,
     samples,
-    warn_of_left_out,
 )
 
 SCALE = 10.0  # of inputs, above which plain gradient descent rarely works
@@ -117,8 +116,7 @@ def make_federation(table: Table, how: Reading, *, name: str, owner: str) -> Fed
         else:
             client, clients = _dealt_out(y, partition), ()
     if test is None:
-        out = held_out(client, how.test_share, how.seed)
-        warn_of_left_out(name, client, out, how.test_share)
+        out = held_out(client, how.test_share, how.seed, name)
         test_x, test_y, x, y, client = x[out], y[out], x[~out], y[~out], client[~out]
     else:
         test_x = narrow(f"{owner}: test x", test[0], roles.x, exact)
