@@ -11,7 +11,7 @@ import pytest
 from fedpick import Rand
 from fedpick.compare import load_report
 from fedpick.experiment import Experiment, from_plain, run
-from fedpick.sim import Local, Logistic, Quadratic, QuadraticModel, Synthetic, TraceFile, simulate
+from fedpick.sim import Local, Logistic, Quadratic, QuadraticModel, Synthetic, TraceFile, from_apply, simulate
 from fedpick.storage import sources_of, sum_of_code, sums_of_files
 
 STRATEGY = """
@@ -363,6 +363,7 @@ def test_what_own_code_reads_of_classes_closures_and_objects_counts(tmp_path, mo
     assert differ(*(module.make(scale) for scale in (1, 2)))
     assert differ(*(module.Scale(scale) for scale in (1, 2)))
     assert differ(*(module.functools.partial(module.times, scale) for scale in (1, 2)))
+    assert differ(*(from_apply(module.make(1), module.make(scale)) for scale in (1, 2)))
     sums = []
     for offset, held, table, weight in ((0, 2, [1, 2], 0), (1, 3, [2, 1], 1)):
         module.Base.offset, module.held, module.WEIGHTS[0] = offset, module.Scale(held), weight

@@ -121,6 +121,8 @@ def _parts(value: Any, is_own: IsOwn) -> Iterator[tuple[str, Any]]:
     elif is_own(type(value).__module__):
         left_out = {name for kind in type(value).__mro__ for name in _changed_members(kind, is_own)}
         yield from ((name, part) for name, part in getattr(value, "__dict__", {}).items() if name not in left_out)
+    elif hasattr(type(value), "tree_flatten"):  # such as a fedpick Model
+        yield from zip(("leaves", "functions"), value.tree_flatten(), strict=True)
     elif hasattr(value, "__wrapped__"):
         yield "", value.__wrapped__
 
