@@ -481,6 +481,7 @@ def test_an_experiment_has_one_value_in_each_field(changes, name):
 @pytest.mark.parametrize("of_a_package", [False, True])
 def test_code_counts_wherever_its_file_is(tmp_path, monkeypatch, folder, of_a_package):
     """Whatever can be loaded counts, also an object of a class that is of a package."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # which would be taken for that of the next, as long and old
     name = f"mine_{abs(hash((folder, of_a_package, str(tmp_path))))}"
     text = "import functools\nnet = functools.partial(int, {})\n" if of_a_package else "def net(): return {}\n"
     file = tmp_path / folder / f"{name}.py"

@@ -196,8 +196,10 @@ def _sooner(compared: Compared, best: str, times: float) -> str:
     first, words = best if times > 1 else compared.baseline, ""
     often = {name: np.isfinite(compared.rounds_of(name)).mean() for name in compared.names}
     for name in compared.names:
+        if name in (first, best) or often[name] >= often[best] or _are_apart(compared, name, first):
+            continue
         mine, theirs = medians(compared, name, first)
-        if name not in (first, best) and often[name] < often[best] and mine < theirs:
+        if mine < theirs:
             amounts = f"{compared.currency.amount(mine)} against {compared.currency.text(theirs)}"
             words += f" {name} gets there with {_seeds(compared, name)}, but sooner: with a median of {amounts}."
     return words
@@ -271,8 +273,12 @@ def _level(compared: Compared, best: str, level: list[str]) -> str:
 
 def _may_be_level(compared: Compared, name: str, best: str) -> bool:
     """Whether a strategy may be as fast as the best: it is not surely slower, on the seeds that both have, if any."""
-    seeds = [{run["seed"] for run in compared.of(each).runs} for each in (name, best)]
-    return seeds[0].isdisjoint(seeds[1]) or compared.factor(name, best).low <= 1
+    return _are_apart(compared, name, best) or compared.factor(name, best).low <= 1
+
+
+def _are_apart(compared: Compared, one: str, other: str) -> bool:
+    """Whether two strategies have no seed in common."""
+    return {run["seed"] for run in compared.of(one).runs}.isdisjoint(run["seed"] for run in compared.of(other).runs)
 
 
 def _takes_d(name: str) -> bool:

@@ -13,7 +13,7 @@ from fedpick.metrics import Numbers
 from fedpick.text import shown
 
 REGRESSION = " (targets of a regression go into x, see docs/own-data.md)"
-LEFT_OUT = 0.1  # of the samples, at which clients that are not in the test set are told
+LEFT_OUT = 0.25  # of the samples, at which clients that are not in the test set are told
 CHECKED = 100_000  # rows at a time, for a table of all is a quarter of the data more
 
 
