@@ -19,6 +19,29 @@ CHOSEN = Choices(
 )
 
 
+def ended_at(loss, rounds=np.inf):
+    """A result whose training loss ends at a value, and gets to any target in so many rounds."""
+    return SimpleNamespace(
+        metric=lambda name: np.full((1, 1), loss),
+        rises=lambda name: False,
+        rounds_to=lambda metric, value: np.array([rounds]),
+    )
+
+
+def test_of_the_rates_the_one_that_is_fastest_to_the_target_is_taken_as_the_answer_counts(monkeypatch):
+    """Ends lowest at a slow rate: another strategy at a fast one seemed 3.69 times as fast."""
+
+    def ended(experiment, store):
+        eta = experiment.local.eta
+        return ended_at(eta, rounds=100 - eta * 1e6 if eta < 6.1e-6 else np.inf)  # at 18e-6 it never gets there
+
+    monkeypatch.setattr(compare.tuning, "run_missing", lambda *_: None)
+    monkeypatch.setattr(compare.tuning, "load_results", ended)
+    for value in (None, 0.5):
+        tuned = tune_rates(make_experiments("quadratic", CHOSEN), None, value=value)
+        assert [one.local.eta for one in tuned] == [6e-6, 6e-6]
+
+
 @pytest.mark.slow
 def test_each_strategy_gets_the_rate_at_which_its_loss_ends_lowest(tmp_path):
     plain, store = make_experiments("quadratic", CHOSEN), RunStore(tmp_path)
@@ -58,7 +81,7 @@ def test_a_best_rate_at_the_edge_of_those_that_were_tried_is_told(sign, end, mon
     def ended(experiment, store):  # the loss falls or rises with the rate of pow-d alone; that of rand is best at 2e-6
         eta = experiment.local.eta
         loss = sign * eta if "PowerOfChoice" in repr(experiment.selector) else abs(np.log(eta / 2e-6))
-        return SimpleNamespace(metric=lambda name: np.full((1, 1), loss))
+        return ended_at(loss)
 
     monkeypatch.setattr(compare.tuning, "run_missing", lambda *_: None)
     monkeypatch.setattr(compare.tuning, "load_results", ended)
@@ -73,7 +96,7 @@ def test_where_no_rate_stays_finite_smaller_ones_are_tried_and_told(monkeypatch,
 
     def ended(experiment, store):
         tried.add(experiment.local.eta)
-        return SimpleNamespace(metric=lambda name: np.full((1, 1), np.nan))
+        return ended_at(np.nan)
 
     monkeypatch.setattr(compare.tuning, "run_missing", lambda *_: None)
     monkeypatch.setattr(compare.tuning, "load_results", ended)
@@ -85,7 +108,7 @@ def test_where_no_rate_stays_finite_smaller_ones_are_tried_and_told(monkeypatch,
 
 def test_points_of_a_sweep_that_are_tuned_to_one_rate_are_one(tmp_path, monkeypatch):
     def ended(experiment, store):
-        return SimpleNamespace(metric=lambda name: np.full((1, 1), abs(np.log(experiment.local.eta / 6e-6))))
+        return ended_at(abs(np.log(experiment.local.eta / 6e-6)))
 
     monkeypatch.setattr(compare.tuning, "run_missing", lambda *_: None)
     monkeypatch.setattr(compare.tuning, "load_results", ended)

@@ -453,6 +453,20 @@ def test_what_the_server_measures_under_no_known_name_is_told(tmp_path):
     assert load_report(tmp_path).remarks == (f"3 evaluations on the server could not be used: {why}.",)
 
 
+def test_the_loss_is_the_servers_where_it_alone_measures_one_and_without_any_what_was_measured_is_named(tmp_path):
+    for name, record in (("both", {"loss": 1.0, "accuracy": 0.5}), ("accuracy", {"accuracy": 0.5})):
+        ours = Selecting(FedAvg(fraction_evaluate=0.0), strategy("rand", m=2), wait=0.1, folder=tmp_path / name)
+        measured = MetricRecord(record)
+        ours.start(
+            FakeGrid(plain_app(), range(4)), zeros(), num_rounds=2, timeout=0.5, evaluate_fn=lambda *_, m=measured: m
+        )
+    assert load_report(tmp_path / "both", metric="loss").comparison.metric == "test_loss"
+    with pytest.raises(
+        ValueError, match=r"metric loss must have been measured, got none for rand.* \(but test_accuracy\)"
+    ):
+        load_report(tmp_path / "accuracy", metric="loss")
+
+
 class FirstAlone(FedAvg):
     """A strategy that draws a node by itself."""
 

@@ -215,11 +215,11 @@ def compare(
             size = counted(len(chosen), "strategy", "strategies"), counted(len(chosen[0].seeds), "seed")
             typer.echo(f"{summary}\n{', '.join(size)}, {counted(chosen[0].rounds, 'round')}", err=True)
         if tune is not None:
-            tuned = tune_rates(chosen, store, lambda batch, so_far: raise_if_interrupted())
+            tuned = tune_rates(chosen, store, lambda *_: raise_if_interrupted(), metric=metric, value=value)
             chosen = drop_repeats(tuned)
             rates = (f"{config.describe(one.selector)}: {one.local.eta:g}" for one in chosen)
             once = "" if len(chosen) == len(tuned) else " (points of the sweep that came to one rate are one)"
-            typer.echo(f"learning rates, tuned on other seeds: {'; '.join(rates)}{once}", err=True)
+            typer.echo(f"learning rates, fastest to the target on other seeds: {'; '.join(rates)}{once}", err=True)
         named = dict(zip(names([experiment.to_plain() for experiment in chosen]), chosen, strict=True))
         stored = {name for name, experiment in named.items() if not missing([experiment], store)}
         preload = threading.Thread(target=preload_page)  # while the runs are compiled and played

@@ -40,7 +40,8 @@ def remarks_on_settings(report: ComparisonReport) -> tuple[str, ...]:
     Args:
         report: The report.
     """
-    return tuple(filter(None, (_swept(report.comparison, report.experiments), _lying(report))))
+    swept = _swept(report.comparison, report.experiments)
+    return tuple(filter(None, (swept or _rates(report.comparison, report.experiments), _lying(report))))
 
 
 def _swept(compared: Comparison, plains: Sequence[Plain]) -> str:
@@ -60,6 +61,20 @@ def _swept(compared: Comparison, plains: Sequence[Plain]) -> str:
     return (
         f"All are compared with {compared.baseline}. For a strategy with another {paths}, a factor is what that gains "
         f"and what the strategy gains, together: compare at one {paths} to tell them apart."
+    )
+
+
+def _rates(compared: Comparison, plains: Sequence[Plain]) -> str:
+    """That strategies have learning rates of their own, as tuned ones do."""
+    rates = [plain.get("local", {}).get("eta") for plain in plains]
+    kinds = {str(kind_of(plain.get("selector"))) for plain in plains}
+    if len(rates) != len(compared.names) or len(kinds) < len(rates) or len(set(map(str, rates))) == 1:
+        return ""
+    names = [name.partition(", local.eta")[0] for name in compared.names]
+    said = ", ".join(f"{name}: {rate}" for name, rate in zip(names, rates, strict=True))
+    return (
+        f"Learning rates differ ({said}). A factor is what the rate gains and what the strategy gains, together: --eta "
+        "compares all at one."
     )
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from fedpick import config
+from fedpick.compare.threshold import default_target
 from fedpick.experiment import Experiment, load_results, run_in_processes, run_missing
+from fedpick.selectors import Rand
 from fedpick.storage import RunStore
 from fedpick.validation import require
 
@@ -23,20 +25,26 @@ def tune_rates(
     store: RunStore,
     watch: Callable[..., None] | None = None,
     *,
+    metric: str = "loss",
+    value: float | None = None,
     factors: Sequence[float] = FACTORS,
     seeds: int = TRIED,
     workers: int = 1,
 ) -> list[Experiment]:
-    """Each experiment with the learning rate at which its global training loss ends lowest, in the mean over seeds.
+    """Each experiment with the learning rate at which it gets to a target in the fewest rounds, in the mean over seeds.
 
-    These seeds follow the largest of the experiment and are not used again; the runs are stored as others are. Where
-    the best of the rates is the smallest or the largest, the next one is tried, too, at most twice; where it still is
-    then, this is logged.
+    A verdict counts rounds to a target: at rates that end lowest, who is content with a slow one would seem slow. Of
+    rates that are equally fast, or none of which always gets there, it is that at which the global training loss ends
+    lowest. These seeds follow the largest of the experiment and are not used again; the runs are stored as others are.
+    Where the loss ends lowest at the smallest or the largest of the rates, the next one is tried, too, at most twice;
+    where the best is still the smallest or the largest then, this is logged.
 
     Args:
         experiments: One for each strategy.
         store: Where the runs are stored.
         watch: Called with each batch under way and its result so far.
+        metric: That of the target.
+        value: The target; left out, it is what rand, or else the first, reaches where its loss ends lowest.
         factors: The rates to try, as parts of the experiment's own, in their order.
         seeds: How many seeds to try them with.
         workers: Processes that share the work; ``watch`` is for one.
@@ -58,14 +66,42 @@ def tune_rates(
         tried = [_next(found) for found in losses]
         if not any(tried):
             break
-    best = [_best(found) for found in losses]
+    rounds = _rounds_to_target(experiments, losses, store, metric, value, seeds)
+    best = [
+        min(fast, key=lambda factor: (fast[factor], found[factor], factor))
+        for fast, found in zip(rounds, losses, strict=True)
+    ]
     tuned = [_at(one, factor) for one, factor in zip(experiments, best, strict=True)]
     for one, factor, found in zip(tuned, best, losses, strict=True):
-        if _next(found):
+        if factor in (min(found), max(found)):
             end, other = ("smallest", "smaller") if factor == min(found) else ("largest", "larger")
             what = f"{one.local.eta:g} is the {end} of the {len(found)} that were tried: a {other} one may be better"
             LOG.warning("compare: the best learning rate of %s, %s", config.describe(one.selector), what)
     return tuned
+
+
+def _rounds_to_target(
+    experiments: Sequence[Experiment],
+    losses: Sequence[dict[float, float]],
+    store: RunStore,
+    metric: str,
+    value: float | None,
+    seeds: int,
+) -> list[dict[float, float]]:
+    """The mean rounds to the target at each factor, for each experiment; inf where a run does not get there."""
+    if value is None:
+        rand = next((place for place, one in enumerate(experiments) if isinstance(one.selector, Rand)), 0)
+        result = load_results(_at(experiments[rand], _best(losses[rand]), seeds), store)
+        value = default_target(result.metric(metric), result.rises(metric), lambda value: False)
+    if not np.isfinite(value):
+        return [dict.fromkeys(found, np.inf) for found in losses]
+    return [
+        {
+            factor: float(load_results(_at(one, factor, seeds), store).rounds_to(metric, value).mean())
+            for factor in found
+        }
+        for one, found in zip(experiments, losses, strict=True)
+    ]
 
 
 def check_rates(experiments: Sequence[Experiment]) -> None:
