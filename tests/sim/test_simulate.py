@@ -17,6 +17,7 @@ from support.rounds import ALIKE, EVERY, compilations
 import fedpick
 from fedpick import AFL, Cooldown, Full, PowerOfChoice, Rand, Selection, Shrinking, Uniform, pytree, sampling, static
 from fedpick.experiment import Experiment
+from fedpick.protocol import of_nonnegative_losses
 from fedpick.results import median_interval
 from fedpick.sim import (
     MLP,
@@ -239,9 +240,18 @@ WORLDS = {
     "day and night": DayAndNight(),
     "trace": Trace(np.eye(8, dtype=bool)),
 }
+
+
+def one_of_every(name):
+    parameters = {"score": fedpick.LocalLoss()} if "score" in EVERY[name] else {}
+    if "most" in EVERY[name]:
+        parameters["most"] = 6  # of 8 clients
+    return fedpick.strategy(name, **{**EVERY[name], **parameters})
+
+
 # Every kind of strategy, objective and availability is in the short list; all combinations are in the long one.
 # Those that negative losses would mislead are refused with minus-probability: tests/sim/test_lowest.py.
-MISLED = {"afl-sqrt-size", "ucb-cs", "oort", "credits", "private"}
+MISLED = {name for name in EVERY if of_nonnegative_losses(one_of_every(name))}
 COMBINATIONS = [
     row
     for row in itertools.product(EVERY, ("cross-entropy", "minus-probability"), WORLDS)
@@ -266,10 +276,7 @@ def test_the_short_list_has_every_objective_and_availability():
     [pytest.param(*row, marks=[] if row in SHORT else pytest.mark.slow) for row in COMBINATIONS],
 )
 def test_every_strategy_runs_with_every_objective_and_availability_and_compiles_once(name, objective, world):
-    parameters = {"score": fedpick.LocalLoss()} if "score" in EVERY[name] else {}
-    if "most" in EVERY[name]:
-        parameters["most"] = 6  # of 8 clients
-    selector = fedpick.strategy(name, **{**EVERY[name], **parameters})
+    selector = one_of_every(name)
     model = Logistic(objective).build(small())
     options = {"failures": Failures(0.1), "availability": WORLDS[world]}
     with compilations() as programs:

@@ -219,6 +219,9 @@ def check_csv(command: str, path: Path | None) -> None:
     if path is not None and path.exists() and not is_table_of_runs(path):
         rule = "must be a new file, or one that --csv wrote before"
         raise ValueError(f"{command}: csv {rule}, got {str(path)!r}, which is another one")
+    above = next((each for each in path.absolute().parents if each.exists()), None) if path is not None else None
+    if above is not None and not above.is_dir():
+        raise ValueError(f"{command}: csv must be in a folder, got {str(path)!r}, and {above.name} is a file")
 
 
 def only_one(command: str, experiments: Any, part: str = "") -> Any:

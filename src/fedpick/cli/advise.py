@@ -188,8 +188,8 @@ def _show(advice: Any, features: Any) -> None:
     families = ", ".join(f"{name} ({number})" for name, number in advice.families.items())
     typer.echo(f"From the nearest problems: {families}.")
     typer.echo(
-        "Times as fast: in rounds, the mean over the ways to 50, 80 and 95 % of what rand gains; to one target, as in "
-        "fedpick compare, and on one draw of the data it may be another."
+        "Times as fast: in rounds, the mean over the ways to 50, 80 and 95 % of what rand gains in training loss; to "
+        "one target, by accuracy, as in fedpick compare, and on one draw of the data it may be another."
     )
 
 

@@ -159,7 +159,7 @@ def compare(
         value, percent = number(target), str(target).endswith("%")
         one_of("compare", "by", by, tuple(CURRENCIES))
         check_csv("compare", csv)
-        check_filled("compare", name=name)
+        check_filled("compare", name=name, task=task)
         called: Any = {"by": by, "command": command_line()}
         if app is not None or federation or workers:
             foreign: Any = {"task": task, "eta": eta, "tune": tune, "model": model}

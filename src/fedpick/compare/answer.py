@@ -109,8 +109,7 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         words = level if level and not bound else f"{_first(compared, best, gain.mean)}: {size}"
         if all(seeds_of(compared, name) == 1 for name in others):
             return f"{words}."
-        words = f"{words} (one seed, with which nothing is sure)"
-        return f"Nothing beats {base} for sure. {words}.{sooner}"
+        return f"Nothing beats {base} for sure. {words} (one seed, with which nothing is sure).{sooner}"
     number = seeds_of(compared, best)
     paired = f"95 % sure over {number} paired seeds"
     paired += f" and {len(others)} comparisons" if len(others) > 1 else ""
@@ -184,8 +183,9 @@ def _first(compared: Compared, best: str, times: float) -> str:
     if times > 1 and bound in ("", "at least"):
         return f"The {superlative}{f' with {_seeds(compared, best)}' if sooner else ''} is {best}"
     if times <= 1 and bound in ("", "at most"):
-        with_all = f"with {_seeds(compared, base)}" if sooner else "here"
-        return f"{base} is the {superlative} {with_all}; the next is {best}"
+        return (
+            f"{base} is the {superlative} {f'with {_seeds(compared, base)}' if sooner else 'here'}; the next is {best}"
+        )
     plain, mine = _seeds(compared, base), _seeds(compared, best)
     mine = mine.split()[0] if plain.split()[2:] == mine.split()[2:] else mine
     return f"{base} gets there with {plain} and {best} with {mine}"
@@ -198,9 +198,8 @@ def _sooner(compared: Compared, best: str, times: float) -> str:
     for name in compared.names:
         if name in (first, best) or often[name] >= often[best] or _are_apart(compared, name, first):
             continue
-        mine, theirs = medians(compared, name, first)
-        if mine < theirs:
-            amounts = f"{compared.currency.amount(mine)} against {compared.currency.text(theirs)}"
+        if (found := medians(compared, name, first))[0] < found[1]:
+            amounts = f"{compared.currency.amount(found[0])} against {compared.currency.text(found[1])}"
             words += f" {name} gets there with {_seeds(compared, name)}, but sooner: with a median of {amounts}."
     return words
 
@@ -212,9 +211,7 @@ def _better_end(compared: Compared, best: str) -> str:
     """
     base, metric, words = compared.baseline, compared.metric, ""
     rivals = [base] if best != base else [name for name in compared.names if name != base]
-    for rival in rivals:
-        if compared.of(best).rounds != compared.of(rival).rounds:
-            continue
+    for rival in (each for each in rivals if compared.of(each).rounds == compared.of(best).rounds):
         mine, theirs = compared.rows(best, rival)
         ends = [compared.of(name).metric(metric)[rows, -1] for name, rows in ((best, mine), (rival, theirs))]
         lost = int((~np.isfinite(ends[0])).sum())

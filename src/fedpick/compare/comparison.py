@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from fedpick.compare.answer import SURE, answer
-from fedpick.compare.fairness import common_evaluations, other_data
+from fedpick.compare.fairness import check_measured, common_evaluations, other_data
 from fedpick.compare.summary import CURRENCIES, Currency, StrategySummary, check_target, medians, spent_to, totals
 from fedpick.compare.threshold import default_target, says_nothing
 from fedpick.metrics import METRICS, Numbers, goal_of
 from fedpick.results import Interval, Result, Spread, interval, median_interval
-from fedpick.text import listed, shown
+from fedpick.text import shown
 from fedpick.validation import check_kind, one_of
 
 
@@ -74,12 +74,7 @@ class Comparison:
             raise ValueError(f"Comparison: {rule}, got none in common after the first model")
         if self.other_data:
             warnings.warn(f"Comparison: {self.other_data}: are they of one task?", stacklevel=3)
-        base = self.of(self.baseline)
-        measured = [name for name in self.metric_names if name != "skew" and np.isfinite(base.metric(name)).any()]
-        # Of a simulation the loss always is; where it is not finite, an answer says so.
-        if self.metric not in measured and (self.metric != "loss" or (base.real and measured)):
-            rule = f"metric {self.metric} must have been measured, got none for {self.baseline}"
-            raise ValueError(f"compare: {rule}{f' (but {listed(measured)})' if measured else ''}")
+        check_measured(self.metric, self.baseline, self.of(self.baseline))
         _ = self.rises  # which a metric of a user's may not say
 
     def _check_seeds(self, name: str) -> None:

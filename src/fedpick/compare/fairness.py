@@ -51,3 +51,17 @@ def common_evaluations(results: Sequence[Result]) -> list[Numbers]:
     pairs = list(zip(at, results, strict=True))
     common = [t for t in set().union(*at) if all(t in own or t > result.rounds for own, result in pairs)]
     return [np.isin(result.evaluated, common) for result in results]
+
+
+def check_measured(metric: str, name: str, result: Result) -> None:
+    """Raise where a metric was not measured; an answer says where a simulation's loss was never finite.
+
+    Args:
+        metric: The metric.
+        name: The strategy.
+        result: Its runs.
+    """
+    measured = [each for each in result.metric_names if each != "skew" and np.isfinite(result.metric(each)).any()]
+    if metric not in measured and (metric != "loss" or (result.real and measured)):
+        rule = f"metric {metric} must have been measured, got none for {name}"
+        raise ValueError(f"compare: {rule}{f' (but {listed(measured)})' if measured else ''}")

@@ -10,7 +10,6 @@ import numpy as np
 from fedpick import config
 from fedpick.compare.threshold import default_target
 from fedpick.experiment import Experiment, load_results, run_in_processes, run_missing
-from fedpick.selectors import Rand
 from fedpick.storage import RunStore
 from fedpick.validation import require
 
@@ -90,7 +89,8 @@ def _rounds_to_target(
 ) -> list[dict[float, float]]:
     """The mean rounds to the target at each factor, for each experiment; inf where a run does not get there."""
     if value is None:
-        rand = next((place for place, one in enumerate(experiments) if isinstance(one.selector, Rand)), 0)
+        kinds = [config.unstructure(one.selector, "Selector").get("kind") for one in experiments]
+        rand = kinds.index("rand") if "rand" in kinds else 0
         result = load_results(_at(experiments[rand], _best(losses[rand]), seeds), store)
         value = default_target(result.metric(metric), result.rises(metric), lambda value: False)
     if not np.isfinite(value):
