@@ -115,6 +115,18 @@ def test_nobody_is_called_the_fastest_without_whom_misses_a_seed_and_is_sooner_e
     assert level.endswith(sooner)
 
 
+@pytest.mark.parametrize("by", ["rounds", "bytes", "seconds"])
+def test_nobody_is_sooner_than_a_baseline_that_never_gets_there(by):
+    runs = {"rand": [None] * 5, "pow-d": [20, 21, 22, 20, 21], "auto": [40, 41, 42, 40, None]}
+    better = tuple(made_up(rounds, last=0.4 if rounds[0] else 0.9) for rounds in runs.values())
+    falling = np.linspace(1, 0.9, 101) * np.ones((5, 1))  # rand learns, but does not get there
+    better[0].metrics["loss"][:] = falling
+    found = Comparison(tuple(runs), better, value=0.5, by=by).answer
+    assert "pow-d" in found, found
+    assert "sooner" not in found, found
+    assert "inf" not in found, found
+
+
 def test_who_ends_better_than_a_baseline_that_wins_is_told():
     late = made_up([60, 61, 62, 60, 59], last=0.01)
     words = Comparison(("rand", "A"), (made_up([30, 31, 32, 30, 29]), late), value=0.5).answer

@@ -179,13 +179,12 @@ def _seeds(compared: Compared, name: str) -> str:
 def _first(compared: Compared, best: str, times: float) -> str:
     """Who is first, as far as the runs that do not get there allow to say it."""
     base, superlative, bound = compared.baseline, compared.currency.superlative, compared.bound(best)
-    sooner = bool(_sooner(compared, best, times))
+    sooner = _sooner(compared, best, times)
     if times > 1 and bound in ("", "at least"):
         return f"The {superlative}{f' with {_seeds(compared, best)}' if sooner else ''} is {best}"
     if times <= 1 and bound in ("", "at most"):
-        return (
-            f"{base} is the {superlative} {f'with {_seeds(compared, base)}' if sooner else 'here'}; the next is {best}"
-        )
+        who = f"{base} is the {superlative} {f'with {_seeds(compared, base)}' if sooner else 'here'}"
+        return f"{who}; the next is {best}"
     plain, mine = _seeds(compared, base), _seeds(compared, best)
     mine = mine.split()[0] if plain.split()[2:] == mine.split()[2:] else mine
     return f"{base} gets there with {plain} and {best} with {mine}"
@@ -193,12 +192,12 @@ def _first(compared: Compared, best: str, times: float) -> str:
 
 def _sooner(compared: Compared, best: str, times: float) -> str:
     """Who gets there with fewer seeds than the best, and yet sooner at the median than who is called the fastest."""
+    if compared.bound(best) not in ("", "at least" if times > 1 else "at most"):
+        return ""  # nobody is
     first, words = best if times > 1 else compared.baseline, ""
     often = {name: np.isfinite(compared.rounds_of(name)).mean() for name in compared.names}
-    for name in compared.names:
-        if name in (first, best) or often[name] >= often[best] or _are_apart(compared, name, first):
-            continue
-        if (found := medians(compared, name, first))[0] < found[1]:
+    for name in (each for each in compared.names if each != first and often[each] < often[best]):
+        if not _are_apart(compared, name, first) and (found := medians(compared, name, first))[0] < found[1]:
             amounts = f"{compared.currency.amount(found[0])} against {compared.currency.text(found[1])}"
             words += f" {name} gets there with {_seeds(compared, name)}, but sooner: with a median of {amounts}."
     return words
