@@ -23,11 +23,14 @@ def default_target(values: Numbers, rises: bool, says_nothing: Callable[[float],
     0.701
     >>> default_target(np.array([[1.0, 0.5], [3.0, 2.0]]), False, lambda value: value >= 1)
     0.5
+    >>> stays = np.full((1, 61), np.float32(0.9347826))  # as of a model that always gives the most frequent label
+    >>> bool(default_target(stays, True, lambda value: value <= stays[0, 0]) <= stays[0, 0])
+    True
     >>> default_target(np.array([[0.1, 0.4, np.nan, 0.6, np.nan]]), True, lambda value: value <= 0.1)
     0.6
     """
     sign = -1 if rises else 1
-    signed = sign * values  # better the lower it is
+    signed = sign * np.asarray(values, float)  # better the lower it is; in float32 the mean of equal values is another
     measured = [run[np.isfinite(run)] for run in signed if np.isfinite(run).any()]
     # The best of many noisy accuracies is luck, and the baseline's luck must not be the target: its last quarter.
     ends = [float(run[-max(1, len(run) // 4) :].mean() if rises else run.min()) for run in measured]
