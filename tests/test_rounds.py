@@ -36,6 +36,7 @@ SCANNED_ALIKE = ALIKE | {
     "cooldown",
     "oort",
 }  # all are in the golden file
+SEEDLESS = {"full"}  # that draw nothing, as who has no ties to break
 
 
 @pytest.mark.parametrize(
@@ -60,8 +61,9 @@ def test_loop_scan_and_vmapped_scan_pick_the_same_clients(name, partial):
         nobody = ~np.asarray(worlds[0].available).any(axis=1)
         assert nobody.any(), "the world should have a round with nobody"
         assert not np.asarray(selection.weights)[nobody].any()
-    if name != "full":
-        assert (np.asarray(batch[1][1].clients[0]) != np.asarray(selection.clients)).any(), "another seed, other picks"
+    if name not in SEEDLESS:
+        said = "another seed, other picks; a strategy that draws nothing here goes into SEEDLESS"
+        assert (np.asarray(batch[1][1].clients[0]) != np.asarray(selection.clients)).any(), said
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in FIRST)) for n in EVERY])

@@ -127,6 +127,18 @@ def test_nobody_is_sooner_than_a_baseline_that_never_gets_there(by):
     assert "inf" not in found, found
 
 
+def test_an_f1_that_is_little_more_than_what_runs_begin_with_is_told():
+    def with_f1(rounds, first=0.4862):
+        result = made_up(rounds)
+        values = np.where(result.metrics["loss"] < 0.5, 0.8, first)
+        return replace(result, metrics={**result.metrics, "test_f1": values}, better={"test_f1": True})
+
+    pair = ("rand", "afl"), (with_f1([30, 31]), with_f1([15, 16]))
+    [said] = remarks_on_test_set(Comparison(*pair, metric="test_f1", value=0.488), 300, 0.9)
+    assert said.startswith("Runs begin with test f1 0.486, before any training: test f1 0.488 is little more")
+    assert remarks_on_test_set(Comparison(*pair, metric="test_f1", value=0.75), 300, 0.9) == ()
+
+
 def test_who_ends_better_than_a_baseline_that_wins_is_told():
     late = made_up([60, 61, 62, 60, 59], last=0.01)
     words = Comparison(("rand", "A"), (made_up([30, 31, 32, 30, 29]), late), value=0.5).answer

@@ -11,6 +11,7 @@ from fedpick.compare.returns import lost
 from fedpick.compare.targets import leader_of
 from fedpick.config import Plain
 from fedpick.experiment import differences, kind_of
+from fedpick.metrics import goal_of
 from fedpick.results import Result
 from fedpick.sim import Liars
 from fedpick.storage import StoredRun
@@ -104,7 +105,11 @@ def remarks_on_test_set(compared: Comparison, samples: int, commonest: float) ->
         samples: How many the test set has.
         commonest: The part of them with the most frequent label.
     """
-    if compared.metric != "test_accuracy" or not samples or len(compared.names) == 1:
+    if not samples or len(compared.names) == 1:
+        return ()
+    if compared.metric in ("test_f1", "test_auc"):
+        return tuple(filter(None, (_hardly_learnt(compared),)))
+    if compared.metric != "test_accuracy":
         return ()
     return tuple(filter(None, (_commonest(compared, commonest), _too_small(compared, samples))))
 
@@ -117,6 +122,17 @@ def _commonest(compared: Comparison, share: float) -> str:
         f"Always giving the most frequent label is right for {100 * share:.1f} % of the test set: {compared.goal} is "
         "little more or less, so that reaching it says little of what was learnt. Go by --metric loss, or by auc or f1 "
         "(--metrics auc --metric auc)."
+    )
+
+
+def _hardly_learnt(compared: Comparison) -> str:
+    """That a target is little more than what runs begin with, as an F1 of rare labels that one sample decides."""
+    began = float(np.median([result.metric(compared.metric)[:, 0].mean() for result in compared.results]))
+    if not np.isfinite(began) or 1 - compared.threshold <= LEARNT * (1 - began):
+        return ""
+    return (
+        f"Runs begin with {goal_of(compared.metric, began)}, before any training: {compared.goal} is little more, so "
+        "that reaching it says little of what was learnt. Go by --metric loss, or give a --target that is farther off."
     )
 
 
