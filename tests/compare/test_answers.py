@@ -135,7 +135,7 @@ def test_an_f1_that_is_little_more_than_what_runs_begin_with_is_told():
 
     pair = ("rand", "afl"), (with_f1([30, 31]), with_f1([15, 16]))
     [said] = remarks_on_test_set(Comparison(*pair, metric="test_f1", value=0.488), 300, 0.9)
-    assert said.startswith("Runs begin with test f1 0.486, before any training: test f1 0.488 is little more")
+    assert said.startswith("Runs begin with test f1 0.4862, before any training: test f1 0.488 is little more")
     assert remarks_on_test_set(Comparison(*pair, metric="test_f1", value=0.75), 300, 0.9) == ()
 
 
