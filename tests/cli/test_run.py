@@ -85,7 +85,7 @@ def test_runs_of_other_lengths_go_into_one_table(toml, tmp_path, sweep, most):
 
 
 def test_the_table_is_shown_where_its_file_cannot_be_written(toml, tmp_path):
-    answer = command(toml, "-o", tmp_path / "runs", "--csv", toml / "all.csv")
+    answer = command(toml, "-o", tmp_path / "runs", "--csv", "/proc/none/all.csv")  # no folder can be made there
     assert answer.exit_code == 1
     assert "1e+09" in answer.output
     assert answer.output.splitlines()[-1].startswith("Result: ")
