@@ -6,11 +6,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.made_up import made_up
 from typer.testing import CliRunner
 
 from fedpick import compare
 from fedpick.cli import app
-from fedpick.compare import Choices, load_report, make_experiments, report_on, tune_rates
+from fedpick.compare import (
+    Choices,
+    Comparison,
+    load_report,
+    make_experiments,
+    remarks_on_settings,
+    report_on,
+    tune_rates,
+)
 from fedpick.experiment import run_missing
 from fedpick.storage import RunStore
 
@@ -40,6 +49,24 @@ def test_of_the_rates_the_one_that_is_fastest_to_the_target_is_taken_as_the_answ
     for value in (None, 0.5):
         tuned = tune_rates(make_experiments("quadratic", CHOSEN), None, value=value)
         assert [one.local.eta for one in tuned] == [6e-6, 6e-6]
+
+
+def test_different_rates_are_told_of_a_sweep_over_d_too_and_equal_ones_are_not():
+    def told(*rates):
+        names = ("rand", "pow-d, d = 4", "pow-d, d = 8")
+        results = (made_up([30, 31]), made_up([15, 16]), made_up([14, 15]))
+        plains = [
+            {"selector": selector, "local": {"eta": eta}}
+            for selector, eta in zip(
+                ({"kind": "rand"}, {"kind": "pow-d", "d": 4}, {"kind": "pow-d", "d": 8}), rates, strict=True
+            )
+        ]
+        compared = Comparison(names, results, value=0.5)
+        return remarks_on_settings(SimpleNamespace(comparison=compared, experiments=plains))
+
+    [said] = told(0.05, 0.45, 0.45)
+    assert said.startswith("Learning rates differ (rand: 0.05, pow-d, d = 4: 0.45, pow-d, d = 8: 0.45). A factor is")
+    assert told(0.05, 0.05, 0.05) == ()
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
     level = level if f"{gain.mean:.2f}" == "1.00" else ""
     sooner = _sooner(compared, best, gain.mean)
     if not np.isfinite(gain.high):
-        words = level if level and not bound else f"{_first(compared, best, gain.mean)}: {size}"
+        words = level if level and not bound else f"{_first(compared, best, gain.mean, sooner)}: {size}"
         if all(seeds_of(compared, name) == 1 for name in others):
             return f"{words}."
         return f"Nothing beats {base} for sure. {words} (one seed, with which nothing is sure).{sooner}"
@@ -140,7 +140,7 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         return f"{base} wins. The next is {best}: {size} ({sure}).{_better_end(compared, base)}"
     if level and not bound:
         return f"Nothing beats {base} for sure. {level} ({sure}).{sooner}"
-    first = _first(compared, best, gain.mean)
+    first = _first(compared, best, gain.mean, sooner)
     if not np.isfinite(compared.rounds_of(base)).any():  # then the factor says when its runs ended, and no more
         why = "" if compared.by == "rounds" else f", but their runs do not end after as many {money.unit}"
         return f"Nothing beats {base} to {goal} for sure. {first}{why}.{sooner}"
@@ -176,10 +176,9 @@ def _seeds(compared: Compared, name: str) -> str:
     return f"{there.sum()} of {counted(there.size, 'seed')}"
 
 
-def _first(compared: Compared, best: str, times: float) -> str:
-    """Who is first, as far as the runs that do not get there allow to say it."""
+def _first(compared: Compared, best: str, times: float, sooner: str) -> str:
+    """Who is first, as far as the runs that do not get there, and who of them is ``sooner``, allow to say it."""
     base, superlative, bound = compared.baseline, compared.currency.superlative, compared.bound(best)
-    sooner = _sooner(compared, best, times)
     if times > 1 and bound in ("", "at least"):
         return f"The {superlative}{f' with {_seeds(compared, best)}' if sooner else ''} is {best}"
     if times <= 1 and bound in ("", "at most"):

@@ -66,10 +66,13 @@ def _swept(compared: Comparison, plains: Sequence[Plain]) -> str:
 
 
 def _rates(compared: Comparison, plains: Sequence[Plain]) -> str:
-    """That strategies have learning rates of their own, as tuned ones do."""
+    """That a kind of strategy is nowhere at the learning rate of the baseline, as where rates are tuned."""
+    if len(plains) != len(compared.names):
+        return ""
     rates = [plain.get("local", {}).get("eta") for plain in plains]
-    kinds = {str(kind_of(plain.get("selector"))) for plain in plains}
-    if len(rates) != len(compared.names) or len(kinds) < len(rates) or len(set(map(str, rates))) == 1:
+    kinds = [kind_of(plain.get("selector")) for plain in plains]
+    own = rates[compared.names.index(compared.baseline)]
+    if set(kinds) == {kind for kind, rate in zip(kinds, rates, strict=True) if rate == own}:
         return ""
     names = [name.partition(", local.eta")[0] for name in compared.names]
     said = ", ".join(f"{name}: {rate}" for name, rate in zip(names, rates, strict=True))
@@ -105,13 +108,12 @@ def remarks_on_test_set(compared: Comparison, samples: int, commonest: float) ->
         samples: How many the test set has.
         commonest: The part of them with the most frequent label.
     """
-    if not samples or len(compared.names) == 1:
-        return ()
-    if compared.metric in ("test_f1", "test_auc"):
-        return tuple(filter(None, (_hardly_learnt(compared),)))
-    if compared.metric != "test_accuracy":
-        return ()
-    return tuple(filter(None, (_commonest(compared, commonest), _too_small(compared, samples))))
+    found: tuple[str, ...] = ()
+    if compared.metric == "test_accuracy" and samples and len(compared.names) > 1:
+        found = _commonest(compared, commonest), _too_small(compared, samples)
+    elif compared.metric in ("test_f1", "test_auc") and samples and len(compared.names) > 1:
+        found = (_hardly_learnt(compared),)
+    return tuple(filter(None, found))
 
 
 def _commonest(compared: Comparison, share: float) -> str:
