@@ -113,6 +113,16 @@ def test_nobody_is_called_the_fastest_without_whom_misses_a_seed_and_is_sooner_e
     assert slow.endswith(sooner)
     assert "The fastest with 10 of 10 seeds is afl: it is 1.04 times" in level
     assert level.endswith(sooner)
+    seldom = made_up([20, 20, 20, None, None])
+    found = Comparison(("rand", "pow-d"), (made_up([30] * 5), seldom), value=0.5).answer
+    assert "rand is the fastest with 5 of 5 seeds; the next is pow-d: it is at most 0.79 times" in found
+    assert found.endswith(" pow-d gets there with 3 of 5 seeds, but sooner: with a median of 20 rounds against 30.")
+
+
+def test_of_equal_ends_the_baselines_is_named():
+    alike = made_up([60] * 3)
+    found = Comparison(("auto", "rand"), (alike, alike), value=0.1).answer
+    assert found == "No run reaches loss 0.1 in 100 rounds; rand ends nearest to it."
 
 
 @pytest.mark.parametrize("by", ["rounds", "bytes", "seconds"])

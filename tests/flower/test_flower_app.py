@@ -106,7 +106,7 @@ def test_an_app_is_compared_and_what_is_stored_is_not_played_again(here, folder,
     assert [len(result.runs) for result in report.comparison.results] == [2, 2]
     page = (tmp_path / "out" / "report.html").read_text()
     assert "flower-numpy, in Flower's simulation" in html.unescape(page)
-    assert "shared the cores of this machine, and first rounds hold" in page
+    assert "shared the cores of this machine, and their first rounds hold" in page
 
 
 def test_runs_of_an_app_that_was_changed_are_not_taken_for_its_own(here, folder, tmp_path):
@@ -307,6 +307,7 @@ def test_what_is_no_app_gets_one_sentence(tmp_path, content, sentence):
             "compare: -d (selector.d) must be a parameter of one of the strategies, got 3",
         ),
         (("--seeds", "0"), "seeds must be at least 1"),
+        (("--target", "101%"), "target of test_accuracy must be a part, such as 0.8 or 80%"),
         (("--federation-config", "supernodes=3"), "did you mean 'num-supernodes'"),
     ],
 )

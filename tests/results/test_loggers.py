@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 
 import jax
 import jax.numpy as jnp
@@ -321,3 +322,15 @@ def test_what_is_missing_is_one_sentence_and_nothing_is_imported_before_it_is_ne
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == "[]"
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated:DeprecationWarning")
+def test_a_server_that_does_not_answer_is_told_in_seconds(monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "7")
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="MLflow: tracking_uri must be a store of MLflow's"):
+        MLflow(tracking_uri="http://127.0.0.1:9").check()
+    assert time.monotonic() - began < 60
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "7"
+    assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ

@@ -67,11 +67,9 @@ def compare_app(
         command: The command line.
         **wanted: What else ``make_runs`` takes.
     """
-    from fedpick.compare import check_page, check_target, report_on_runs
+    from fedpick.compare import check_page, report_on_runs
     from fedpick.flower.simulation import Machine, Progress, changed_files, make_runs, play_missing, read_app
 
-    if metric is not None:
-        check_target(metric, value)
     app, machine = read_app(folder), Machine.of(federation, workers)
     clients = machine.clients(app)
     runs = make_runs(app, strategies or STRATEGIES, clients=clients, seeds=SEEDS if seeds is None else seeds, **wanted)

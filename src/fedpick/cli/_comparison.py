@@ -45,7 +45,7 @@ def with_remarks(report: Any, summary: Any) -> Any:
     """The report with remarks on its settings, and on the test set where the federation is at hand."""
     from fedpick.compare import remarks_on_settings, remarks_on_test_set
 
-    found = () if report.real else remarks_on_settings(report)
+    found = remarks_on_settings(report)
     if summary is not None:
         found += remarks_on_test_set(report.comparison, int(summary.test), summary.commonest)
     return replace(report, remarks=(*report.remarks, *found))

@@ -169,6 +169,7 @@ def compare(
             wanted: Any = {"m": m, "d": d or (), "rounds": rounds, "seeds": seeds, "settings": settings or ()}
             wanted |= {"federation": federation or (), "workers": workers, "metric": metric, "value": value}
             check_percent("compare", target, metric or "")
+            check_target(metric or ("test_accuracy" if percent else "loss"), value)
             report, failed = compare_app(folder, names_given, output, shown=shown, name=name, **wanted, **called)
             check_percent("compare", target, report.comparison.metric)
             finish(report, output, None, name=name, csv=csv, as_json=as_json, began=began)

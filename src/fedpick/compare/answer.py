@@ -190,12 +190,12 @@ def _first(compared: Compared, best: str, times: float, sooner: str) -> str:
 
 
 def _sooner(compared: Compared, best: str, times: float) -> str:
-    """Who gets there with fewer seeds than the best, and yet sooner at the median than who is called the fastest."""
+    """Who gets there with fewer seeds than who is called the fastest, and yet sooner at the median."""
     if compared.bound(best) not in ("", "at least" if times > 1 else "at most"):
         return ""  # nobody is
     first, words = best if times > 1 else compared.baseline, ""
     often = {name: np.isfinite(compared.rounds_of(name)).mean() for name in compared.names}
-    for name in (each for each in compared.names if each != first and often[each] < often[best]):
+    for name in (each for each in compared.names if often[each] < often[first]):
         if not _are_apart(compared, name, first) and (found := medians(compared, name, first))[0] < found[1]:
             amounts = f"{compared.currency.amount(found[0])} against {compared.currency.text(found[1])}"
             words += f" {name} gets there with {_seeds(compared, name)}, but sooner: with a median of {amounts}."
@@ -234,7 +234,7 @@ def _by_end(compared: Compared, others: list[str]) -> str:
     ends = {name: result.metric(metric)[:, last[name]] for name, result in results.items()}
     rows = {name: compared.rows(name, base) for name in compared.names}
     gaps = {name: ends[name][mine] - ends[base][theirs] for name, (mine, theirs) in rows.items()}
-    finite = [name for name in compared.names if np.isfinite(ends[name]).all()]
+    finite = [name for name in (base, *others) if np.isfinite(ends[name]).all()]  # of equals, the baseline
     best = (max if compared.of(base).rises(metric) else min)(finite or [base], key=lambda name: gaps[name].mean())
     words = f"No run reaches {compared.goal} in {counted(compared.horizon, 'round')}"
     if best == base:

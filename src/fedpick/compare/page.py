@@ -47,7 +47,6 @@ REAL = (
     "data they chose. Test accuracy and test loss: the server's own evaluation. Seconds are a clock's: of the slowest "
     "client that was waited for. MB: the model, as often as it was sent for polls and training; not for evaluations."
 )
-SIMULATED = " The runs shared the cores of this machine, and first rounds hold Ray's start: no seconds of a deployment."
 Cell = tuple[str, str]
 
 
@@ -279,8 +278,7 @@ def _details(report: ComparisonReport) -> list[str]:
     known = [
         (name, STRATEGIES[kind].picks) for name in report.comparison.names if (kind := name.split(",")[0]) in STRATEGIES
     ]
-    real = REAL + (SIMULATED if report.identities else "")
-    words = [paragraph(real if report.real else NOTES.format(baseline=report.comparison.baseline))]
+    words = [paragraph(REAL if report.real else NOTES.format(baseline=report.comparison.baseline))]
     words += [table("", ("strategy", "who trains"), known)] if known else []
     parts.append(part("folded", "How to read this page", words))
     parts.append(part("folded", "Settings", [table("", ("setting", "value"), _settings(report))]))

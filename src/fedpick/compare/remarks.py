@@ -19,6 +19,9 @@ from fedpick.text import counted, listed
 
 LEARNT = 0.75  # a target must leave out a quarter of the errors of always giving the most frequent label
 LAST_POLLS = 200  # rounds of which a page says who was asked
+SIMULATED = (
+    "Seconds are no deployment's: the runs shared the cores of this machine, and their first rounds hold Ray's start."
+)
 
 
 def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[StoredRun]) -> tuple[str, ...]:
@@ -38,9 +41,13 @@ def remarks_on(names: Sequence[str], results: Sequence[Result], runs: Sequence[S
 def remarks_on_settings(report: ComparisonReport) -> tuple[str, ...]:
     """What of the settings bears on the answer: the baseline's strategy is there with several of one, or clients lie.
 
+    Of a Flower app in its simulation, it is what its seconds are.
+
     Args:
         report: The report.
     """
+    if report.real:
+        return (SIMULATED,) if report.identities else ()
     swept = _swept(report.comparison, report.experiments)
     return tuple(filter(None, (swept or _rates(report.comparison, report.experiments), _lying(report))))
 

@@ -1,7 +1,10 @@
 """Loggers of simulations under way: TensorBoard and MLflow."""
 
+import contextlib
 import dataclasses
+import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +17,7 @@ from fedpick.text import brief, shown
 from fedpick.validation import check_path
 
 MLFLOW_BATCH = 1000  # metrics that MLflow takes in one call
+IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 
 
 class TensorBoard:
@@ -99,8 +103,9 @@ class MLflow:
             raise ValueError(f"MLflow: {rule}, got {shown(self.tracking_uri)}")
         library = import_package("MLflow", "mlflow", extra="mlflow")
         try:
-            self._client = library.MlflowClient(self.tracking_uri)
-            self._client.get_experiment_by_name(self.experiment)
+            with _impatient():
+                self._client = library.MlflowClient(self.tracking_uri)
+                self._client.get_experiment_by_name(self.experiment)
         except Exception as error:  # of MLflow, of SQLAlchemy, or of a plugin for the scheme
             raise ValueError(f"MLflow: {rule}, got {shown(self.tracking_uri)}: {brief(error).strip()}") from None
 
@@ -128,6 +133,18 @@ class MLflow:
         status = "FINISHED" if kind is None else "KILLED" if kind is KeyboardInterrupt else "FAILED"
         for run in self._runs.values():
             self._client.set_terminated(run, status)
+
+
+@contextlib.contextmanager
+def _impatient() -> Iterator[None]:
+    """Seconds and not minutes for a server that does not answer; of what the environment says, nothing is changed."""
+    added = {name: value for name, value in IMPATIENT.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
 
 
 class _New(NamedTuple):
