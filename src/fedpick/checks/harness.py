@@ -209,10 +209,10 @@ def same(one: Any, other: Any) -> bool:
     )
 
 
-def need(holds: Any, rule: str, what: str) -> None:
-    """Raise unless ``holds``: ``rule`` is the law or claim, ``what`` says how it is broken and on which inputs."""
+def need(holds: Any, rule: str, what: str, scenario: Scenario | None = None) -> None:
+    """Raise unless ``holds``: ``rule`` is the law or claim, ``what`` says how it is broken, and on which inputs."""
     if not holds:
-        raise LawBrokenError(f"{rule}: {what}")
+        raise LawBrokenError(f"{rule}: {what}" + (f", on {scenario}" if scenario is not None else ""))
 
 
 def _numbers(leaf: Any) -> Numbers:

@@ -38,11 +38,11 @@ def check_pure(trial: Trial) -> None:
         before = copy.deepcopy((selector, state))
         keys = round_keys(trial.seed, t)
         twice = [selector.propose(keys.propose, state, scenario.clients) for _ in range(2)]
-        _need(same(*twice), 1, f"propose returned {twice[0]}, then {twice[1]}, on {scenario}")
+        _need(same(*twice), 1, f"propose returned {twice[0]}, then {twice[1]}", scenario)
         losses = jnp.where(polled(selector, twice[0], state), scenario.answers, jnp.nan)
         key = select_key(selector, keys)
         picks = [selector.select(key, state, scenario.clients, twice[0], losses) for _ in range(2)]
-        _need(same(*picks), 1, f"select returned {picks[0]}, then {picks[1]}, on {scenario}")
+        _need(same(*picks), 1, f"select returned {picks[0]}, then {picks[1]}", scenario)
         _need(same(before, (selector, state)), 1, f"propose or select changed {before} into {(selector, state)}")
         state = selector.observe(state, picks[0], seats_report(selector, scenario, picks[0], losses))
 
@@ -51,12 +51,12 @@ def check_available(trial: Trial) -> None:
     """Seats go to candidates, and candidates are available."""
     for scenario, (_, candidates, selection) in zip(trial.scenarios, trial.rounds, strict=True):
         away = np.asarray(candidates & ~scenario.clients.available)
-        _need(not away.any(), 2, f"propose returned unavailable clients {np.flatnonzero(away)}, on {scenario}")
+        _need(not away.any(), 2, f"propose returned unavailable clients {np.flatnonzero(away)}", scenario)
         seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
         known = (seated >= 0) & (seated < trial.K)
-        _need(known.all(), 2, f"select returned clients {seated[~known]}, which do not exist, on {scenario}")
+        _need(known.all(), 2, f"select returned clients {seated[~known]}, which do not exist", scenario)
         others = seated[~np.asarray(candidates & scenario.clients.available)[seated]]
-        _need(not len(others), 2, f"select returned clients {others}, which are not candidates, on {scenario}")
+        _need(not len(others), 2, f"select returned clients {others}, which are not candidates", scenario)
 
 
 def check_traceable(trial: Trial, static: tuple[str, ...]) -> None:
@@ -154,7 +154,7 @@ def check_dtypes(trial: Trial) -> None:
         _need(False, 5, f"with x64, which makes float64 of what names no dtype, it fails: {brief(error)}")
     for t, (one, other) in enumerate(zip(rounds, wide, strict=True)):
         same = _same_picks(one, other) and _dtypes(one) == _dtypes(other)
-        _need(same, 5, f"round {t} without x64: {one}; with x64: {other}, on {trial.scenarios[t]}")
+        _need(same, 5, f"round {t} without x64: {one}; with x64: {other}", trial.scenarios[t])
 
 
 def check_silence(trial: Trial) -> None:
@@ -179,7 +179,7 @@ def _check_silence_from(trial: Trial, state: Any) -> None:
         _, candidates, selection = trial.compiled_round(trial.selector, trial.seed, t, state, scenario)
         silent &= np.asarray(polled(trial.selector, candidates, state))
         seated = np.asarray(selection.clients)[np.asarray(selection.weights) > 0]
-        _need(not silent[seated].any(), 6, f"silent clients {seated[silent[seated]]} have seats, on {scenario}")
+        _need(not silent[seated].any(), 6, f"silent clients {seated[silent[seated]]} have seats", scenario)
 
 
 def check_seats(trial: Trial) -> None:
@@ -195,18 +195,19 @@ def check_seats(trial: Trial) -> None:
             np.asarray, trial.compiled_round(trial.selector, trial.seed, present, state, scenario).selection
         )
         _need(weights.shape == (trial.m,), 7, f"expected {trial.m} seats, got weights of shape {weights.shape}")
-        _need(np.isfinite(weights).all() and (weights >= 0).all(), 7, f"the weights are {weights}, on {scenario}")
+        _need(np.isfinite(weights).all() and (weights >= 0).all(), 7, f"the weights are {weights}", scenario)
         _need((clients[weights == 0] == -1).all(), 7, f"empty seats must have client -1, got {clients} with {weights}")
         seats = min(trial.m, present) if getattr(trial.selector, "fills_seats", True) else 1
         filled = int((weights > 0).sum())
         _need(
             filled >= seats,
             7,
-            f"{present} clients are available, but {filled} of {trial.m} seats filled, on {scenario}",
+            f"{present} clients are available, but {filled} of {trial.m} seats filled",
+            scenario,
         )
         if getattr(trial.selector, "weights_sum_to_1", True):
             total = weights.sum()
-            _need(abs(total - 1) < 1e-5, 7, f"the weights {weights} sum to {total}, on {scenario}")
+            _need(abs(total - 1) < 1e-5, 7, f"the weights {weights} sum to {total}", scenario)
 
 
 def check_linear(selector: Selector[Any], few: int) -> None:
@@ -287,5 +288,5 @@ def _same_picks(one: PlayedRound, other: PlayedRound) -> bool:
     return chosen and bool(np.allclose(one.selection.weights, other.selection.weights, rtol=1e-6))
 
 
-def _need(holds: Any, law: int, what: str) -> None:
-    need(holds, f"law {law} ({LAWS[law]})", what)
+def _need(holds: Any, law: int, what: str, scenario: Scenario | None = None) -> None:
+    need(holds, f"law {law} ({LAWS[law]})", what, scenario)
