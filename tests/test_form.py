@@ -402,7 +402,16 @@ def test_a_swept_schedule_is_one_number_for_each_run():
         def __call__(self, t):
             return self.factor ** t.astype(jnp.float32)
 
-    check_schedule(Local(tau=1, b=1, eta=1e-3, schedule=Fall(jnp.array([0.5, 0.9]))))
+    check_schedule(Local(tau=1, b=1, eta=1e-3, schedule=Fall(jnp.array([0.5, 0.9]))), 3)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "value"),
+    [(lambda t: -1.0, "-1 for round 0"), (lambda t: 2.0 - t, "-1 for round 3"), (lambda t: jnp.nan, "nan for")],
+)
+def test_a_schedule_gives_a_learning_rate_for_every_round(schedule, value):
+    with pytest.raises(ValueError, match=rf"^Local.schedule must give a finite number, .*every round, got {value}"):
+        check_schedule(Local(tau=1, b=1, eta=1e-3, schedule=schedule), 4)
 
 
 @pytest.mark.parametrize("score", [lambda loss: loss, lambda loss, size: loss["mean"]])

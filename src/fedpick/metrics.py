@@ -14,6 +14,7 @@ OVER_CLIENTS: dict[str, tuple[str, Callable[..., Any]]] = {  # of what; each cli
     "mean_accuracy": ("accuracy", np.mean),
     "worst_accuracy": ("accuracy", np.min),
 }
+PARTS = ("test_f1", "test_auc", "test_calibration")  # which lie between 0 and 1, as accuracies do
 METRICS = ("loss", "test_loss", "test_accuracy", "skew", *OVER_CLIENTS)
 SCALAR = 4  # bytes of a loss in a reply
 
@@ -37,13 +38,14 @@ def goal_of(metric: str, value: float) -> str:
 
 
 def check_part(owner: str, parameter: str, metric: str, value: float) -> None:
-    """Raise where the value of an accuracy, one of ``METRICS``, is not a part of 1: it cannot be reached.
+    """Raise where the value of an accuracy of ``METRICS``, or of F1, AUC or calibration, is not a part of 1.
 
-    An infinite one is what nothing reaches, and says so.
+    It cannot be reached. An infinite one is what nothing reaches, and says so.
 
     >>> check_part("Result", "value", "test_accuracy", 0.8)
     """
-    if metric in METRICS and is_accuracy(metric) and np.isfinite(value) and not 0 <= value <= 1:
+    parts = metric in PARTS or (metric in METRICS and is_accuracy(metric))
+    if parts and np.isfinite(value) and not 0 <= value <= 1:
         rule = f"{parameter} of {metric} must be a part, such as 0.8 for 80 %"
         raise ValueError(f"{owner}: {rule}, got {value:g}")
 

@@ -119,6 +119,12 @@ def test_nobody_is_called_the_fastest_without_whom_misses_a_seed_and_is_sooner_e
     assert found.endswith(" pow-d gets there with 3 of 5 seeds, but sooner: with a median of 20 rounds against 30.")
 
 
+def test_a_target_that_all_reach_by_their_first_evaluation_says_so():
+    told = " Every run gets there by the first evaluation, after 1 round, which tells nothing apart"
+    assert told in compared(rand=[1, 1], fast=[1, 1]).answer
+    assert told not in compared(rand=[1, 1], fast=[1, 2]).answer
+
+
 def test_of_equal_ends_the_baselines_is_named():
     alike = made_up([60] * 3)
     found = Comparison(("auto", "rand"), (alike, alike), value=0.1).answer
@@ -230,6 +236,8 @@ def test_auto_is_advised_to_who_does_not_want_to_choose_d():
     level = compared(**ADVICE, auto=near).answer
     assert " auto may be just as fast. Where you do not want to choose d, use auto: it is 1.98 times as fast" in level
     assert compared(**ADVICE, auto=far).answer.endswith(" auto, which needs no d, is slower than pow-d here.")
+    thrifty = compared(**ADVICE, auto=far, by="bytes").answer
+    assert thrifty.endswith(" auto, which needs no d, is less thrifty than pow-d here.")
     wins = compared(rand=ADVICE["rand"], auto=ADVICE["pow-d"], **{"pow-d": near}).answer
     assert wins.startswith("auto wins")
     assert "Use auto" not in wins
@@ -367,7 +375,10 @@ def test_that_clients_lie_is_told_beside_the_answer():
         "may be their doing.",
     )
     assert "(3 times their size)" in remarks_on_settings(lying(share=0.2, size=3.0))[0]
-    assert remarks_on_settings(lying(share=0.2)) == remarks_on_settings(lying(attack="max")) == ()
+    assert remarks_on_settings(lying(attack="max")) == ()
+    assert remarks_on_settings(lying(share=0.2)) == (
+        'Nobody lies: liars.share is 0.2, without an attack such as liars.attack = "max".',
+    )
     assert remarks_on_settings(lying(kind="mine:Liars", share=0.2)) == ()
 
 

@@ -30,6 +30,7 @@ from fedpick.sim import (
     Failures,
     Local,
     Logistic,
+    Network,
     Quadratic,
     QuadraticModel,
     Server,
@@ -155,6 +156,7 @@ WRONG = {
     "metrics.target=los": "metrics: target must be one of",
     'metrics={target="test_accuracy", value=80}': "metrics: value of test_accuracy must be a part, such as 0.8",
     'metrics={target="worst_accuracy", value=-1}': "metrics: value of worst_accuracy must be a part",
+    'metrics={test=["f1"], target="test_f1", value=70}': "metrics: value of test_f1 must be a part, such as 0.8",
     "metrics.target=loss": "metrics: target and value must be given together, got 'loss', None",
     'local.batches=["epochs", "replace"]': "local.batches must be one value, or several numbers or tables",
     'metrics.tests=["f1"]': "metrics.tests is unknown; did you mean 'test'?",
@@ -165,6 +167,14 @@ WRONG = {
     'model={kind="fractions:Fraction"}': "model must be of a dataclass, whose fields are its settings, got Fraction",
     'availability={kind="alternating-halves", away="x"}': "availability.away must be a number, got 'x'",
 }
+
+
+@pytest.mark.parametrize("address", ["support.networks:Linen", "support.networks:NNX", "support.networks:linen"])
+def test_the_address_of_a_network_is_a_kind_of_model(address):
+    plain = {**PLAIN, "model": {"kind": address}}
+    [experiment] = from_plain(plain)
+    assert experiment.model == Network(address)
+    assert experiment.to_plain()["model"] == {"kind": "network", "net": address, "objective": "cross-entropy"}
 
 
 @pytest.mark.parametrize(("setting", "sentence"), WRONG.items(), ids=WRONG)

@@ -702,6 +702,17 @@ def test_a_strategy_of_ones_own_that_was_edited_is_another_run(tmp_path, monkeyp
     assert [one == other for one, other in zip(first, identities(f"{code}\n# 2"), strict=True)] == [True, False, False]
 
 
+def test_a_strategy_of_ones_own_without_its_form_is_refused_before_anything_is_played(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    head = "from dataclasses import dataclass\nfrom fedpick import Rand\n\n"
+    code = f"{head}@dataclass(frozen=True)\nclass Plain(Rand):\n    pass\n"
+    (tmp_path / "plain_strategy.py").write_text(code)
+    with pytest.raises(
+        ValueError, match=r"^compare: plain_strategy:Plain must be .* decorate its class with fedpick.pyt"
+    ):
+        make_runs(read_app(EXAMPLE), ["rand", "plain_strategy:Plain"], clients=8, seeds=1)
+
+
 def test_in_a_trial_clients_are_known_by_what_they_report_as_node_ids_are_random(tmp_path):
     ours = Selecting(FedAvg(), Rand(m=2), identity="node")
     trial = Trial(strategy="rand", seed=0, clients=4, folder=str(tmp_path))

@@ -250,7 +250,7 @@ def test_a_model_that_does_not_fit_gets_one_sentence():
     for model, sentence in [
         (
             Logistic().build(few),
-            "simulate: the loss of every client must be finite before round 0, got NaN for 1; does the model",
+            "simulate: the loss of every client must be finite before round 0, got NaN for 1 of 2, such as client 1; does the model",
         ),
         (Logistic().build(wide), "simulate: model.logits must take samples of shape (4,), got"),
         *[

@@ -207,10 +207,12 @@ def _show_traffic(advice: Any, features: Any) -> None:
 
     most = round_traffic(advice.strategy, features)
     if most > 1:
-        up_to, whole = "up to " if advice.strategy == "auto" else "", most / advice.expected[advice.strategy].speed.mean
+        up_to, speed = "up to " if advice.strategy == "auto" else "", advice.expected[advice.strategy].speed
+        middle, least, large = (most / times for times in (speed.mean, speed.high, speed.low))
         typer.echo(
             "It polls clients before they train, which sends the model once more to each: a round moves "
-            f"{up_to}{most:.1f} times the bytes of one of rand, and the way to the same loss {up_to}{whole:.1f} times."
+            f"{up_to}{most:.1f} times the bytes of one of rand, and the way to the same loss {up_to}{middle:.1f} times "
+            f"(80 %: {least:.1f} to {large:.1f})."
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from fedpick.compare.fairness import evaluated_at
 from fedpick.compare.faults import advice, fault_of
 from fedpick.compare.summary import Compared, is_vague, medians
-from fedpick.compare.threshold import begun
+from fedpick.compare.threshold import at_once, begun
 from fedpick.metrics import is_accuracy
 from fedpick.registry import STRATEGIES, parameters_of
 from fedpick.results import Interval, interval, sign_test
@@ -58,15 +58,17 @@ def seeds_of(compared: Compared, name: str) -> int:
 
 
 def _begun(compared: Compared) -> str:
-    """How many runs begin with the target: of most, it says nothing."""
-    runs = sum(len(compared.of(name).runs) for name in compared.names)
-    number = begun([compared.rounds_of(name) for name in compared.names])
+    """How many runs begin with the target: of most, it says nothing. The same where all reach it at once."""
+    rounds = [compared.rounds_of(name) for name in compared.names]
+    runs, number = sum(map(len, rounds)), begun(rounds)
     if number == runs:
         return f"Every run is at {compared.goal} before its first round, so that it is no target."
     if compared.says_nothing:
         return f"Most runs begin with {compared.goal} ({number} of {runs}), so that this target says nothing."
-    words = f" {number} of {runs} runs begin with this target, which brings factors nearer to 1."
-    return words if number else ""
+    if number:
+        return f" {number} of {runs} runs begin with this target, which brings factors nearer to 1."
+    base = compared.baseline
+    return at_once(rounds, int(compared.of(base).evaluated[compared.counted[base]][1]))
 
 
 def _different(compared: Compared) -> str:
@@ -127,7 +129,7 @@ def _by_rounds(compared: Compared, others: list[str], reached: list[str]) -> str
         cost = f" and {price}" if (price := _price(compared, best)) else ""
         words = f"{best} wins{little}: {size} ({sure}), with a median of {money.amount(middles[0])} against {plain}"
         near = [name for name in others if name != best and _may_be_level(compared, name, best)]
-        use = _use(compared, best, near, gains, f"is slower than {best} here")
+        use = _use(compared, best, near, gains, f"is {money.worse} than {best} here")
         return f"{words}{cost}.{_better_end(compared, best)}{_level(compared, best, near)}{use}"
     if _is_surer(compared, best, base, _each(others)):
         within = counted(compared.horizon, "round")

@@ -1,6 +1,7 @@
 """What a page says before its charts: what was compared, and three or four numbers."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,8 @@ def describe(report: ComparisonReport, summary: Summary | None) -> list[tuple[st
     rows = []
     if summary is not None:
         samples = f"{int(summary.sizes.sum()):,} samples, {summary.labels.shape[1]} labels"
-        whose = "; of the first seed, as each draws its own" if report.redrawn else ""
+        whose = "; one draw, of all seeds" if _drawn(plain.get("data")) else ""
+        whose = "; of the first seed, as each draws its own" if report.redrawn else whose
         rows.append(("Data", f"{summary.name}: {samples}{whose}"))
     elif report.real:
         rows.append(("Federation", str(plain.get("name") or "on Flower")))
@@ -55,6 +57,13 @@ def describe(report: ComparisonReport, summary: Summary | None) -> list[tuple[st
         ends = list(dict.fromkeys((report.dates[0], report.dates[-1])))
         rows.append(("Date", " to ".join(_day(each) for each in ends)))
     return rows
+
+
+def _drawn(data: Any) -> bool:
+    """Whether numbers decide the data or who holds them, so that another draw may have another answer."""
+    if not isinstance(data, dict):
+        return False
+    return data.get("kind") in ("synthetic", "quadratic") or isinstance(data.get("partition"), dict)
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -112,7 +112,7 @@ def make_experiments(task: str, choices: Choices = Choices(), *, train: bool = T
             plain[name] = getattr(choices, name)
     plain.setdefault("seeds", SEEDS)
     if choices.model is not None and _table(plain, choices, "model").get("kind") != choices.model:
-        plain["model"] = _model(choices.model)
+        plain["model"] = {"kind": choices.model}
     folder = Path(task).parent if config.is_plain(task) and not is_table(task) else Path()
     _set_world(plain, choices, folder)
     for name in ("eta", "objective", "y", "client", "standardize"):
@@ -197,12 +197,6 @@ def _table(plain: Plain, choices: Choices, name: str) -> Plain:
 def _path_from(folder: Path, path: str) -> str:
     """A path of the working folder, as seen from that of the task's file; an absolute one stays so."""
     return path if folder == Path() or Path(path).is_absolute() else os.path.relpath(path, folder)
-
-
-def _model(kind: str) -> Plain:
-    """A model by its kind; the address of a network of another library is one of ``Network``."""
-    is_network = registry.is_address(kind) and not hasattr(registry.load(kind, objects=True), "build")
-    return {"kind": "network", "net": kind} if is_network else {"kind": kind}
 
 
 def _check_given_once(choices: Choices) -> None:

@@ -93,6 +93,7 @@ def _lying(report: ComparisonReport) -> str:
     """That clients lie: their data count in the losses, and a training that fails may be their doing."""
     K = report.comparison.results[0].shares.shape[1]
     found: dict[str, None] = {}
+    idle = ""
     for plain in report.experiments:
         if "kind" in plain.get("liars", {}):
             continue  # a class of one's own, which need not be at hand, and says what it does
@@ -102,8 +103,10 @@ def _lying(report: ComparisonReport) -> str:
         parts += [f"{liars.size:g} times their size"] if liars.size != 1 else []
         if parts and (number := int(liars.who(K).sum())):
             found[f"{counted(number, 'client')} of {K} lie ({', '.join(parts)})"] = None
+        elif not parts and liars.share > 0:
+            idle = f'Nobody lies: liars.share is {liars.share:g}, without an attack such as liars.attack = "max".'
     if not found:
-        return ""
+        return idle
     return f"{'; '.join(found)}: their data count in all losses, and training that fails may be their doing."
 
 

@@ -69,7 +69,7 @@ def _or_dash(number: float, digits: str) -> str:
 def _spent(one: StrategySummary) -> str:
     money = CURRENCIES[one.by]
     middle, *ends = (money.text(n) if np.isfinite(n) else "-" for n in one.spent)
-    return f"{middle} [{', '.join(ends)}]" if one.seeds > 1 and one.reached else middle
+    return f"{middle} [{', '.join(ends)}]" if one.seeds > 1 and {middle, *ends} != {"-"} else middle
 
 
 COLUMNS = (

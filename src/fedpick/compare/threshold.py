@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fedpick.metrics import Numbers
+from fedpick.text import counted
 
 
 def default_target(values: Numbers, rises: bool, says_nothing: Callable[[float], bool]) -> float:
@@ -61,6 +62,22 @@ def says_nothing(rounds: Sequence[Numbers]) -> bool:
     (True, False)
     """
     return bool(2 * begun(rounds) > sum(map(len, rounds)))
+
+
+def at_once(rounds: Sequence[Numbers], first: int) -> str:
+    """That all runs get there by their first evaluation, and no sooner, so that nothing tells them apart; else "".
+
+    Args:
+        rounds: Rounds to the target of each strategy, one for each of its runs.
+        first: The round of the first evaluation after training.
+
+    >>> at_once([np.array([2.0, 4.0])], 2)
+    ''
+    """
+    if not all(bool((each == first).all()) for each in rounds):
+        return ""
+    when = f"by the first evaluation, after {counted(first, 'round')}"
+    return f" Every run gets there {when}, which tells nothing apart: give a target that is farther off."
 
 
 def begun(rounds: Sequence[Numbers]) -> int:

@@ -223,7 +223,15 @@ def _read_role(value: Any, annotation: Any) -> Any:
     name, rows = fields.pop("kind"), registry.ROLES[role]
     if name not in rows and not registry.is_address(name):
         raise WrongValueError(f"must have a kind among {', '.join(rows)}, got {shown(name)}{nearest(name, rows)}")
+    if role == "ModelSpec" and registry.is_address(name) and _is_network(registry.load(name, objects=True)):
+        name, fields["net"] = "network", name
     return registry.build(role, name, fields, make=lambda kind, given: _CONVERTER.structure(given, kind))
+
+
+def _is_network(found: Any) -> bool:
+    """Whether this is a ``Model``, or a network of another library, and no description that builds one."""
+    called = not isinstance(found, type) or any("__call__" in vars(kind) for kind in found.__mro__)
+    return called and not hasattr(found, "build")
 
 
 def _read_union(value: Any, annotation: Any) -> Any:

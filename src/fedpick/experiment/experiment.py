@@ -80,7 +80,7 @@ class Experiment:
         for name, method in (("data", "federation"), ("model", "build"), ("availability", "__call__")):
             value = getattr(self, name)
             if isinstance(value, type) or not hasattr(value, method):
-                rule = f"a description that has {method}()"
+                rule = f"a description that has {method}()" + (', such as Network("mine.py:net")' * (name == "model"))
                 raise ValueError(f"experiment: {name} must be {rule}, got {shown(value)}")
         for name, kind in KINDS.items():
             check_kind("experiment", name, getattr(self, name), kind)

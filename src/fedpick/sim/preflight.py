@@ -163,17 +163,22 @@ def check_kinds(
         trace_again("model.init", ValueError, model.init, round_keys(0, 0).world)
 
 
-def check_schedule(local: Local) -> None:
-    """Raise where a schedule of the user's own gives no number for a round, or is no pure function.
+def check_schedule(local: Local, rounds: int) -> None:
+    """Raise where a schedule of the user's own gives no learning rate for a round, or is no pure function.
 
     Args:
         local: Local training, of which a number of the schedule may be an array of values.
+        rounds: The number of rounds.
     """
     schedule = jax.tree.map(lambda leaf: leaf[0] if np.ndim(leaf) else leaf, local.schedule)
     if is_own(schedule):
         found = trace_again("Local.schedule", ValueError, schedule, jnp.int32(0))
         if getattr(found, "shape", None) != ():
             raise ValueError(f"Local.schedule must give one number, got {form_of(found)}")
+        values = np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(rounds, dtype=jnp.int32)))
+        if len(bad := np.flatnonzero(~(np.isfinite(values) & (values >= 0)))):
+            rule = "must give a finite number, at least 0, for every round"
+            raise ValueError(f"Local.schedule {rule}, got {values[bad[0]]:g} for round {bad[0]}")
 
 
 def check_room(federation: Federation, model: Model, seats: int, *, runs: int, rounds: int, every: int) -> int:
@@ -200,14 +205,14 @@ def check_room(federation: Federation, model: Model, seats: int, *, runs: int, r
     return size
 
 
-def check_first_losses(client_loss: Any) -> None:
-    """Raise where an initial loss is not finite: the model does not fit the data."""
+def check_first_losses(client_loss: Any, names: Sequence[str]) -> None:
+    """Raise where an initial loss [R, K] of clients, which may have names, is not finite: the model does not fit."""
     bad = np.flatnonzero(~np.isfinite(client_loss).all(axis=0))
     if len(bad):
         why = "does the model have an output for every label?"
-        raise ValueError(
-            f"simulate: the loss of every client must be finite before round 0, got NaN for {bad[0]}; {why}"
-        )
+        rule = "the loss of every client must be finite before round 0"
+        who = names[bad[0]] if names else f"client {bad[0]}"
+        raise ValueError(f"simulate: {rule}, got NaN for {len(bad)} of {client_loss.shape[1]}, such as {who}; {why}")
 
 
 def warn_of_small_clients(federation: Federation, local: Local) -> None:

@@ -126,7 +126,7 @@ def simulate(
     check_test_set("simulate", until[0] if until else "loss", data)
     check_lowest(selector, built, liars.attack if liars.share > 0 else "none")
     if jit:
-        preflight.check_schedule(local)
+        preflight.check_schedule(local, rounds)
     preflight.warn_of_small_clients(data, local)
     preflight.warn_of_long_rests(selector, data.num_clients, rounds)
     liars.warn_of_no_effect(data.num_clients, rounds)
@@ -157,7 +157,7 @@ def simulate(
         hosts.same_everywhere(done, "checkpoint must be a file that every host sees, at the same round")
         if saved is not None:
             runner.state, tables = rows(saved, mine)
-    preflight.check_first_losses(tables.evaluations.client_loss[:, 0])
+    preflight.check_first_losses(tables.evaluations.client_loss[:, 0], data.names.clients)
     check_measured(selector, built, tables.evaluations.client_loss[:, 0], played=False)
     share = np.asarray(runs.setup.federation.share)
     better = {metric.name: metric.higher for metric in own}
