@@ -11,13 +11,14 @@ over the draws, with its standard error), and the part of all weight that the li
 Credits(Cooldown(RankClip(strategy, 0.25), 5)), updates bounded by the median norm and sizes by the largest that is
 surely honest; it was chosen on the draws 10 to 33, and the draws here begin at 100. What is in FILE is not played
 again. --docs adds such files to docs/trust-results.json.gz, and writes the tables of docs/trust-table.md and
-docs/trust.md again.
+docs/trust.md again, once they have every attack on each of their strategies with every defence that can be had.
 """
 
 import argparse
 import gzip
 import json
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -91,10 +92,37 @@ def measure(selector: Any, server: Server, liars: Liars, rounds: int, draws: ran
     }
 
 
+def guarded(name: str, defence: str, rounds: int = ROUNDS) -> Any:
+    """The defence around the strategy; it raises ValueError where it cannot be had."""
+    wrap, _, _ = DEFENCES[defence]
+    return wrap(registry.fitting_strategy(name, m=M, d=2 * M, rounds=rounds, classes=10))
+
+
+def refusal(name: str, defence: str) -> str | None:
+    """Why the defence cannot be put around the strategy; None where it can."""
+    try:
+        guarded(name, defence)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def play(name: str, defence: str, attack: str, rounds: int, draws: range) -> dict[str, Any]:
-    wrap, server, bound = DEFENCES[defence]
-    plain = registry.fitting_strategy(name, m=M, d=2 * M, rounds=rounds, classes=10)
-    return measure(wrap(plain), server, replace(ATTACKS[attack], bound=bound), rounds, draws)
+    _, server, bound = DEFENCES[defence]
+    return measure(guarded(name, defence, rounds), server, replace(ATTACKS[attack], bound=bound), rounds, draws)
+
+
+def runs(name: str) -> list[tuple[str, str]]:
+    """Every attack on a strategy, with every defence that can be had: what the tables say of it."""
+    return [(defence, attack) for defence in DEFENCES if refusal(name, defence) is None for attack in ATTACKS]
+
+
+def left(found: dict[str, Any]) -> dict[str, int]:
+    """How many runs each strategy lacks, where it lacks some."""
+    lacking = {
+        name: sum(attack not in rows.get(defence, {}) for defence, attack in runs(name)) for name, rows in found.items()
+    }
+    return {name: number for name, number in lacking.items() if number}
 
 
 def times(row: dict[str, Any], usual: list[float]) -> tuple[float, float]:
@@ -180,6 +208,43 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def read(file: Path) -> dict[str, Any]:
+    """What --json has written; it ends the program where the file is something else."""
+    try:
+        kept: dict[str, Any] = json.loads(file.read_text())
+        rows = [row for rows in kept["strategies"].values() for row in rows.values()]
+        names = [*kept["strategies"], *(name for rows in kept["strategies"].values() for name in rows)]
+        ours = {*names} <= {*STRATEGIES, *DEFENCES} and {attack for row in rows for attack in row} <= {*ATTACKS}
+        ours = ours and bool(names and kept["versions"]) and all([*kept["strategies"].values(), *rows])
+        ours = ours and all(one["loss"] for row in rows for one in row.values())
+    except OSError as error:
+        sys.exit(f"trust: {file} cannot be read: {error.strerror}")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        ours = False
+    if not ours:
+        sys.exit(f"trust: {file} must be a file that --json of this program wrote, and is something else")
+    return kept
+
+
+def check_whole(parts: dict[Path, dict[str, Any]]) -> None:
+    """End the program where files lack runs of their strategies: the tables would say that they cannot be had."""
+    found: dict[str, Any] = {}
+    for part in parts.values():
+        for name, rows in part["strategies"].items():
+            found.setdefault(name, {}).update(rows)
+    if lacking := left(found):
+        file = next(file for file, part in parts.items() if lacking.keys() & part["strategies"].keys())
+        draws = min(len(row["loss"]) for name in lacking for rows in found[name].values() for row in rows.values())
+        number = sum(len(runs(name)) for name in lacking)
+        played = f"{number - sum(lacking.values())} of the {number} runs of {', '.join(lacking)} are played"
+        options = shlex.join(["--strategies", *lacking, "--draws", str(draws), "--json", str(file)])
+        goes_on = f"python benchmarks/trust.py {options} goes on"
+        sys.exit(f"trust: {played}, and the docs need all of them; {goes_on}")
+    for name, rows in found.items():
+        if any(len(row["loss"]) < 2 for attacks in rows.values() for row in attacks.values()):
+            sys.exit(f"trust: draws must be at least 2 for a standard error, got 1 of {name}")
+
+
 def write_docs(parts: list[dict[str, Any]]) -> None:
     """Add what was found to what is published, and make the tables of the docs of all of it."""
     found: dict[str, Any] = {}
@@ -211,18 +276,27 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="what was found, which is not played again")
     parser.add_argument("--docs", nargs="+", type=Path, metavar="FILE", help="add these to the tables of the docs")
     arguments = parser.parse_args()
+    if arguments.docs and arguments.json:
+        sys.exit("trust: --json plays and --docs writes the docs of what was played; give one of them")
     if arguments.docs:
-        write_docs([json.loads(file.read_text()) for file in arguments.docs])
+        parts = {file: read(file) for file in arguments.docs}
+        check_whole(parts)
+        write_docs(list(parts.values()))
         return
-    kept = json.loads(arguments.json.read_text()) if arguments.json and arguments.json.exists() else {}
-    found = kept.get("strategies", {})
+    for option in ("draws", "rounds", "workers"):
+        if getattr(arguments, option) < 1:
+            sys.exit(f"trust: {option} must be at least 1, got {getattr(arguments, option)}")
+    found = read(arguments.json)["strategies"] if arguments.json and arguments.json.exists() else {}
     draws = range(arguments.first, arguments.first + arguments.draws)
+    for name in arguments.strategies:
+        for defence in arguments.defences:
+            if why := refusal(name, defence):
+                print(f"{name}, {defence}: {why}", file=sys.stderr)
     wanted = [
         (name, defence, attack)
         for name in arguments.strategies
-        for defence in arguments.defences
-        for attack in ATTACKS
-        if attack not in found.get(name, {}).get(defence, {})
+        for defence, attack in runs(name)
+        if defence in arguments.defences and attack not in found.get(name, {}).get(defence, {})
     ]
     print(f"{machine.versions()} on {machine.describe()}: {len(wanted)} to play", flush=True)
     count = 0
@@ -236,8 +310,8 @@ def main() -> None:
                 count += 1
                 try:
                     row = done.result()
-                except ValueError as error:  # a wrapper that cannot hold this strategy
-                    print(f"{name}, {defence}: {error}", file=sys.stderr)
+                except ValueError as error:
+                    print(f"{name}, {defence}, {attack}: {error}", file=sys.stderr)
                     continue
                 found.setdefault(name, {}).setdefault(defence, {})[attack] = row
                 loss = np.exp(np.log(row["loss"]).mean())

@@ -11,6 +11,8 @@ import json
 import re
 import runpy
 import shlex
+import shutil
+import sys
 import tomllib
 from pathlib import Path
 
@@ -315,6 +317,78 @@ def test_the_tables_of_liars_are_those_of_what_was_played(monkeypatch):
     page = (ROOT / "docs" / "trust.md").read_text()
     assert trust.overview(found) in page
     assert trust.summary({name: found[name] for name in trust.IN_DETAIL}) in page
+
+
+@pytest.fixture
+def trust(monkeypatch, tmp_path):
+    """The benchmark, over a copy of what is published."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    trust = importlib.import_module("trust")
+    for name in ("trust.md", "trust-table.md", "trust-results.json.gz"):
+        shutil.copy(ROOT / "docs" / name, tmp_path)
+    monkeypatch.setattr(trust, "RESULTS", tmp_path / "trust-results.json.gz")
+    return trust
+
+
+def written(trust, monkeypatch, *arguments):
+    """What the benchmark has changed in the docs, and what it says where it ends with a sentence."""
+
+    def texts():
+        folder = trust.RESULTS.parent
+        return {
+            **{path: path.read_text() for path in folder.glob("trust*.md")},
+            0: gzip.decompress(trust.RESULTS.read_bytes()),
+        }
+
+    before = texts()
+    monkeypatch.setattr(sys, "argv", ["trust.py", *map(str, arguments)])
+    said = ""
+    try:
+        trust.main()
+    except SystemExit as end:
+        said = end.code
+    return [path for path, text in texts().items() if text != before[path]], said
+
+
+def test_liars_against_what_is_published_again_change_nothing(trust, monkeypatch, tmp_path):
+    found = json.loads(gzip.decompress(trust.RESULTS.read_bytes()))
+    (tmp_path / "found.json").write_text(json.dumps(found))
+    assert written(trust, monkeypatch, "--docs", tmp_path / "found.json") == ([], "")
+    assert trust.left(found["strategies"]) == {}
+
+
+@pytest.mark.parametrize("defences", [1, 7])
+def test_liars_against_a_strategy_are_in_the_docs_when_all_are_played(defences, trust, monkeypatch, tmp_path):
+    found = json.loads(gzip.decompress(trust.RESULTS.read_bytes()))
+    rand = dict(list(found["strategies"]["rand"].items())[:defences])
+    found["strategies"] = {"full": found["strategies"]["full"], "rand": rand}
+    if defences == 7:  # one that was interrupted in the last of them
+        del rand["all"]["silent, flip"]
+    file = tmp_path / "found.json"
+    file.write_text(json.dumps(found))
+    played = {1: 13, 7: 90}[defences]
+    goes_on = f"python benchmarks/trust.py --strategies rand --draws 8 --json {file} goes on"
+    said = f"trust: {played} of the 91 runs of rand are played, and the docs need all of them; {goes_on}"
+    assert written(trust, monkeypatch, "--docs", file) == ([], said)
+
+
+def test_what_liars_cannot_be_played_with_is_one_sentence(trust, monkeypatch, tmp_path):
+    (tmp_path / "else.json").write_text('{"strategies": {"rand": [1]}}')
+    said = f"trust: {tmp_path / 'else.json'} must be a file that --json of this program wrote, and is something else"
+    missing = f"trust: {tmp_path / 'nosuch.json'} cannot be read: No such file or directory"
+    (tmp_path / "empty.json").write_text('{"versions": {"fedpick": "0.1.0"}, "strategies": {"rand": {}}}')
+    for arguments, sentence in {
+        ("--docs", tmp_path / "empty.json"): said.replace("else.json", "empty.json"),
+        ("--docs", tmp_path / "nosuch.json"): missing,
+        ("--docs", tmp_path / "else.json"): said,
+        ("--docs", trust.RESULTS): said.replace("else.json", trust.RESULTS.name),
+        ("--json", tmp_path / "else.json"): said,
+        ("--draws", 0): "trust: draws must be at least 1, got 0",
+        ("--json", "f.json", "--docs", "g.json"): (
+            "trust: --json plays and --docs writes the docs of what was played; give one of them"
+        ),
+    }.items():
+        assert written(trust, monkeypatch, *arguments) == ([], sentence)
 
 
 # What a page prints (its page, how it begins), and the commands that print it, of some seconds each.
