@@ -1,10 +1,14 @@
 """Several processes over one store: the runs of one process, also where one of them is killed."""
 
+import contextlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -88,6 +92,61 @@ def test_four_processes_of_which_one_is_killed_store_the_runs_of_one(tmp_path):
     run(experiments, tmp_path / "one")
     same_runs(tmp_path / "one", tmp_path / "four")
     assert not list((store.folder / "under-way").iterdir())
+
+
+COMMANDS = {
+    "run": ["-m", "fedpick", "run", "long.toml", "--workers", "2"],
+    "map": ["-m", "fedpick", "map", "--workers", "2"],
+    "trust": [str(Path(__file__).parents[2] / "benchmarks" / "trust.py"), "--workers", "2"],
+}
+LONG = """
+rounds = 1000000
+seeds = 8
+data = {kind = "quadratic", K = 6, v = 3}
+model = {kind = "quadratic"}
+local = {tau = 2, b = 1, eta = 1e-4}
+selector = {kind = "rand", m = 2}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.no_cover
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_processes_end_with_the_one_that_has_started_them(command, tmp_path):
+    (tmp_path / "long.toml").write_text(LONG)
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)}
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    process = subprocess.Popen([sys.executable, *COMMANDS[command]], env=environment, **silent)
+
+    def until(there, seconds):
+        end = time.monotonic() + seconds
+        while not there():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def children():
+        listed = Path(f"/proc/{process.pid}/task").glob("*/children")
+        pids = [int(pid) for path in listed for pid in path.read_text().split()]
+        return [pid for pid in pids if memory(pid) > 100_000]  # kB: they have imported JAX
+
+    def memory(pid):
+        with contextlib.suppress(OSError):
+            return int(re.search(r"VmRSS:\s*(\d+)", Path(f"/proc/{pid}/status").read_text() + "VmRSS: 0")[1])
+        return 0
+
+    try:
+        until(lambda: len(children()) == 2, seconds=60)
+        found = children()
+    finally:
+        process.terminate()
+        process.wait()
+    try:
+        until(lambda: not any(map(memory, found)), seconds=60)  # a program that is under way may hold Python
+    finally:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_mistake_is_raised_and_not_lost_in_a_process(tmp_path):

@@ -5,6 +5,7 @@ import io
 import json
 import multiprocessing
 import os
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -173,10 +174,19 @@ def _store_named(source: str, number: int, folder: str | Path) -> str | None:
 
 
 def _stay(places: Any) -> None:
-    """Keep this process on one core, where the system can."""
+    """Keep this process on one core, where the system can, and end it with the one that has started it."""
+    threading.Thread(target=_follow, daemon=True).start()
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[places.get() % len(cores)]})
+
+
+def _follow() -> None:
+    """End this process when the one that has started it has ended, however that was."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

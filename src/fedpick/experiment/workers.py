@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -23,8 +24,8 @@ def run_in_processes(
 ) -> None:
     """As ``run_missing``, by several processes of this machine; the runs are the same, bit for bit.
 
-    Where one of them is killed, another goes on from its checkpoint. What none of them has done is done here at the
-    end, and raises what stopped them.
+    Where one of them is killed, another goes on from its checkpoint; where this one ends, they end. What none of them
+    has done is done here at the end, and raises what stopped them.
 
     Args:
         experiments: The experiments.
@@ -34,7 +35,7 @@ def run_in_processes(
     """
     chosen = list(experiments)
     tasks = _tasks(chosen, store, workers)
-    command = [sys.executable, "-c", f"import json, sys; from {__name__} import work; work(json.load(sys.stdin))"]
+    command = [sys.executable, "-c", f"from {__name__} import _main; _main()"]
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in tasks
@@ -42,8 +43,9 @@ def run_in_processes(
     try:
         for process, task in zip(processes, tasks, strict=True):
             assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError), process.stdin:
-                process.stdin.write(json.dumps(task).encode())
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(f"{json.dumps(task)}\n".encode())
+                process.stdin.flush()  # and not closed: that ends the process
         while any(process.poll() is None for process in processes):
             watch()
             time.sleep(0.2)
@@ -51,6 +53,8 @@ def run_in_processes(
         for process in processes:
             process.kill()
             process.wait()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()  # type: ignore[union-attr]
     for number, process in enumerate(processes):
         if process.returncode:
             LOG.warning("worker %d of %d ended with %d", number + 1, workers, process.returncode)
@@ -80,6 +84,20 @@ def work(task: dict[str, Any]) -> None:
             sys.path.append(path)  # for "my_module:MyStrategy"
     experiments = [from_plain(plain)[0] for plain in task["experiments"]]
     run_share(experiments, RunStore(task["folder"]), workers=task["workers"], first=task["first"])
+
+
+def _main() -> None:
+    """A process of ``run_in_processes``: its task is a line of the standard input, which the system closes where
+    whoever wrote it ends, however that is.
+    """
+    task = json.loads(sys.stdin.readline())
+
+    def follow() -> None:
+        os.read(sys.stdin.fileno(), 1)  # until the pipe is closed
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+    work(task)
 
 
 def _tasks(experiments: list[Experiment], store: RunStore, workers: int) -> list[dict[str, Any]]:
