@@ -464,6 +464,24 @@ def test_weights_that_do_not_sum_to_1_can_break_the_bound_of_the_appendix():
     assert problem.excess(path.w[:, 38]).mean() > 5 * averaging_bound(known, 38).total
 
 
+def test_for_several_local_steps_the_proof_s_expectation_is_less_than_rho_bar_times_it():
+    # (eq4-4-3): E[mean over S of F_k(w_t) - F_k*] = rho (E[F(w_t)] - sum p_k F_k*), as if w_t did not depend on S.
+    problem, eta = quadratic_problem([0.5, 0.5], h=[1.0, 1.0], e=[[1.0], [-1.0]]), 0.2
+    assert eta < 1 / (4 * problem.L)
+    path = fedavg_trajectory(problem, Rand(m=1), lambda t: eta, tau=5, rounds=1, start=[0.0], runs=20)
+    right = path.w[:, 1, 0] > 0  # the first client was selected, whose optimum is 1
+    assert 0 < right.sum() < 20
+    quotients = []
+    for t in range(5):
+        # Either client with probability 1/2, and the average of one seat is its model.
+        models = np.stack([path.between[who, 0, t][0] for who in (right, ~right)])
+        gap = problem.values(models) - problem.lowest
+        quotients.append(np.trace(gap) / 2 / (gap @ problem.share).mean())
+        assert skew(Rand(m=1), problem, w=[0.0], at=models[0]).value == pytest.approx(1)
+    assert quotients == pytest.approx([1, 0.6154, 0.3626, 0.2117, 0.1244], abs=1e-4)
+    assert skews_along(Rand(m=1), problem, path).rho_bar == pytest.approx(1)
+
+
 def test_along_a_run_that_arrives_where_all_agree_the_skew_is_still_a_number():
     problem = quadratic_problem([0.5, 0.5], [1.0, 2.0], [[1.0], [2.0]])
     path = fedavg_trajectory(problem, PowerOfChoice(m=1, d=2), lambda t: 0.3, tau=2, rounds=300, start=[3.0])

@@ -90,9 +90,10 @@ def fedavg_trajectory(
 
 
 def skews_along(selector: Selector[Any], problem: Problem, trajectory: Trajectory) -> Skews:
-    """rho_bar and rho_tilde over the models of a trajectory, which is all that the proofs need.
+    """rho_bar and rho_tilde over the models of a trajectory, the only pairs that the proofs use.
 
-    The proofs use rho(S(w), w') only for w at the start of a round and w' the average of the seats' models within it.
+    These are rho(S(w), w') for w at the start of a round and w' the average of the seats' models within it. For more
+    than one local step the proofs leave out that w' depends on who is in S(w): docs/theory.md, "Slips in the paper".
 
     Args:
         selector: A strategy without memory whose law is known exactly, such as rand and pow-d.

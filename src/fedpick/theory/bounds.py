@@ -1,7 +1,8 @@
 """The paper's three convergence bounds as functions of T, each the sum of a vanishing term and a bias.
 
 All of them bound E[F(w_T)] - F* after T local iterations (T = rounds times tau), for objectives that are L-smooth and
-mu-strongly convex, gradients of variance at most sigma^2 and mean square at most G^2, and any selection strategy.
+mu-strongly convex, gradients of variance at most sigma^2 and mean square at most G^2, and any selection strategy. For
+more than one local step the paper's proofs have a gap: docs/theory.md, "Slips in the paper".
 """
 
 from dataclasses import dataclass
