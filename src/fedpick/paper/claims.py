@@ -72,6 +72,21 @@ def overall(met: Iterable[Met]) -> Verdict:
     return "undecided" if kinds == {"unclear"} else "not reproduced"
 
 
+def before_the_end(checks: Iterable[Check], rounds: int, all_rounds: int) -> list[Check]:
+    """Checks of what holds after all rounds: fewer do not contradict it, so that a "no" is unclear.
+
+    >>> before_the_end([Check("a gain", "no", "+1 points")], 30, 500)
+    [Check(what='a gain', met='unclear', evidence='+1 points after 30 of 500 rounds')]
+    """
+    few = f" after {rounds} of {all_rounds} rounds"
+    return [
+        check._replace(met="unclear", evidence=check.evidence + few)
+        if check.met == "no" and rounds < all_rounds
+        else check
+        for check in checks
+    ]
+
+
 def above_zero(difference: Interval) -> Met:
     """Whether the mean of a difference is above 0."""
     return above_bound(difference, 0.0)

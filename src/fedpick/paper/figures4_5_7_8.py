@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from fedpick.paper.claims import Check, claims_of, number_text
+from fedpick.paper.claims import Check, before_the_end, claims_of, number_text
 from fedpick.paper.comparisons import (
     above,
     accuracy,
@@ -19,7 +19,7 @@ from fedpick.paper.comparisons import (
     sooner,
 )
 from fedpick.paper.item import Item, ItemRuns, Outcome, Table
-from fedpick.paper.settings import ALPHAS, FEW, INTERMITTENT, MANY, Experiments, Size, fashion
+from fedpick.paper.settings import ALPHAS, FEW, FULL, INTERMITTENT, MANY, Experiments, Size, fashion
 from fedpick.protocol import Selector
 from fedpick.report import Chart, ChartRow, curve
 from fedpick.results import Spread
@@ -66,6 +66,11 @@ def ends(runs: ItemRuns, names: Iterable[str]) -> Table:
     return Table("After the last round", columns, tuple(rows))
 
 
+def at_the_end(runs: ItemRuns, checks: Iterable[Check]) -> list[Check]:
+    """Checks of accuracies after the last round, which fewer rounds than the paper's do not contradict."""
+    return before_the_end(checks, runs.size.fashion_rounds, FULL.fashion_rounds)
+
+
 FIGURE_4_NAMES = ("rand", "pow-d, d = 6", "pow-d, d = 9", "pow-d, d = 15", "afl")
 
 
@@ -92,12 +97,14 @@ def _figure_4(runs: ItemRuns) -> Outcome:
     six, nine, fifteen = (accuracy(runs[2.0, name]) for name in pows)
     levels = positive("alpha = 2: more is gained from d = 6 to 9 than from 9 to 15", 2 * nine - six - fifteen, "points")
     statements = {
-        "pow-d achieves about 10 % and 5 % higher test accuracy than rand and afl, for both alphas.": gains,
-        "It achieves at least 10 % more than rand, for both alphas (the caption).": least,
+        "pow-d achieves about 10 % and 5 % higher test accuracy than rand and afl, for both alphas.": at_the_end(
+            runs, gains
+        ),
+        "It achieves at least 10 % more than rand, for both alphas (the caption).": at_the_end(runs, least),
         "The training loss converges at a much higher rate than with rand.": losses,
-        "For alpha = 2 a larger d performs better than a smaller one.": large,
-        "This improvement with d eventually converges.": (levels,),
-        "For alpha = 0.3 the smaller d = 6 performs better than larger d.": small,
+        "For alpha = 2 a larger d performs better than a smaller one.": at_the_end(runs, large),
+        "This improvement with d eventually converges.": at_the_end(runs, (levels,)),
+        "For alpha = 0.3 the smaller d = 6 performs better than larger d.": at_the_end(runs, small),
     }
     chart = by_round("fig4", "Fashion-MNIST, C = 0.03: pow-d over d, rand and afl", runs, FIGURE_4_NAMES)
     return Outcome(claims_of("Figure 4, Section 5", statements), (chart,), (ends(runs, FIGURE_4_NAMES),))
@@ -125,14 +132,14 @@ def _figure_5(runs: ItemRuns) -> Outcome:
         for alpha in ALPHAS
         for name in (pow_d, cpow, rpow)
         for check in (
-            above(f"alpha = {alpha:g}: {name} above afl", runs[alpha, name], runs[alpha, afl]),
+            *at_the_end(runs, [above(f"alpha = {alpha:g}: {name} above afl", runs[alpha, name], runs[alpha, afl])]),
             sooner(f"alpha = {alpha:g}: {name} sooner than afl", runs[alpha, name], runs[alpha, afl]),
         )
     ]
     statements = {
         "For alpha = 2, rpow-d and cpow-d yield about 5 % and 6 % higher accuracy than rand, both lower than "
-        "pow-d.": mild,
-        "For alpha = 0.3, cpow-d and rpow-d perform as well as pow-d, 10 % above rand.": strong,
+        "pow-d.": at_the_end(runs, mild),
+        "For alpha = 0.3, cpow-d and rpow-d perform as well as pow-d, 10 % above rand.": at_the_end(runs, strong),
         "pow-d, cpow-d and rpow-d all have higher accuracy and faster convergence than afl.": against_afl,
     }
     chart = by_round("fig5", "Fashion-MNIST, C = 0.03: the cheaper variants", runs, FIGURE_5_NAMES)
@@ -148,6 +155,7 @@ def _figure_7(runs: ItemRuns) -> Outcome:
         ]
         for alpha, ours in ((2.0, (10.0, 5.0)), (0.3, (10.0, 10.0)))
     }
+    statements = {statement: at_the_end(runs, checks) for statement, checks in statements.items()}
     claims = claims_of("Figure 7, appendix (which says alpha = 3 for 0.3)", statements)
     chart = by_round("fig7", "Fashion-MNIST, C = 0.03: clients that are there by turns", runs, INTERMITTENT)
     return Outcome(claims, (chart,), (ends(runs, INTERMITTENT),))
@@ -155,7 +163,7 @@ def _figure_7(runs: ItemRuns) -> Outcome:
 
 def _figure_8(runs: ItemRuns) -> Outcome:
     rand, pow_d, cpow, rpow, afl = MANY
-    statements = {
+    statements: dict[str, Iterable[Check]] = {
         "For alpha = 2 and C = 0.1, pow-d improves by about 15 %; cpow-d is slightly below pow-d and above rand and "
         "afl; rpow-d performs as well as afl.": (
             gain("pow-d over rand", runs[2.0, pow_d], runs[2.0, rand], 15.0),
@@ -171,6 +179,7 @@ def _figure_8(runs: ItemRuns) -> Outcome:
             *(slightly_above(f"{name} above afl", runs[0.3, name], runs[0.3, afl]) for name in (pow_d, cpow, rpow)),
         ),
     }
+    statements = {statement: at_the_end(runs, checks) for statement, checks in statements.items()}
     chart = by_round("fig8", "Fashion-MNIST, C = 0.1", runs, MANY)
     return Outcome(claims_of("Figure 8, appendix", statements), (chart,), (ends(runs, MANY),))
 
