@@ -637,6 +637,15 @@ def test_selecting_the_higher_loss_ends_where_both_losses_are_equal(share):
             ),
             "T must be at least 0",
         ),
+        *(
+            (
+                lambda bound=bound, tau=tau: bound(
+                    Constants(mu=1.0, L=20.0, tau=tau, m=1, gamma=0.0, distance=1.0, excess=1.0), 10
+                ),
+                f"^{bound.__name__}: tau must be at most 4 .*L / mu \\+ 1 = {tau - 1}, got {tau}$",
+            )
+            for bound, tau in ((decaying_bound, 82), (averaging_bound, 162))
+        ),
         (lambda: two_client_gap(1, 1, share=(0.5, 0.5), selected=(0.2, 0.3, 0.5)), "selected must be two numbers"),
     ],
 )

@@ -117,7 +117,7 @@ def decaying_bound(constants: Constants, T: ArrayLike) -> Bound:
     """Theorem 1: steps ``decaying_step``, the plain mean of m seats.
 
     Args:
-        constants: The constants of the problem and the strategy.
+        constants: The constants of the problem and the strategy; tau at most 4 L / mu + 1, as the proof needs.
         T: Local iterations.
 
     1 / (T + 4L/mu) [4 L (32 tau^2 G^2 + sigma^2/m) / (3 mu^2 rho_bar) + 8 L^2 Gamma / mu^2 + 2 L^2/mu |w_0 - w*|^2]
@@ -129,6 +129,7 @@ def decaying_bound(constants: Constants, T: ArrayLike) -> Bound:
     """
     c = constants
     start = 4 * c.L / c.mu
+    _check_halving("decaying_bound", c.tau, start, "4 L / mu + 1")
     noise = 4 * c.L * (32 * c.tau**2 * c.G**2 + c.sigma**2 / c.m) / (3 * c.mu**2 * c.rho_bar)
     shrinking = noise + 8 * c.L**2 * c.gamma / c.mu**2 + c.L * start * c.distance**2 / 2
     bias = solution_bias(mu=c.mu, L=c.L, gamma=c.gamma, ratio=c.rho_tilde / c.rho_bar)
@@ -177,7 +178,7 @@ def averaging_bound(constants: Constants, T: ArrayLike) -> Bound:
     """The appendix on general averaging: weights q_k, steps ``averaging_step``, and the skews with those weights.
 
     Args:
-        constants: The constants of the problem and the strategy.
+        constants: The constants of the problem and the strategy; tau at most 4 m (1 + m) L / mu + 1.
         T: Local iterations.
 
     1 / (T + g) [L m^2 (32 m (m-1) tau^2 G^2 + sigma^2) / (mu^2 rho_bar) + 2 L^2 m (m+2) Gamma / mu^2
@@ -194,9 +195,15 @@ def averaging_bound(constants: Constants, T: ArrayLike) -> Bound:
     """
     c = constants
     start = 4 * c.m * (1 + c.m) * c.L / c.mu
+    _check_halving("averaging_bound", c.tau, start, "4 m (1 + m) L / mu + 1")
     noise = c.L * c.m**2 * (32 * c.m * (c.m - 1) * c.tau**2 * c.G**2 + c.sigma**2) / (c.mu**2 * c.rho_bar)
     shrinking = noise + 2 * c.L**2 * c.m * (c.m + 2) * c.gamma / c.mu**2 + c.L * start * c.distance**2 / 2
     return _bound(shrinking / (_iterations(T) + start), 2 * c.L * c.gamma / c.mu * (c.rho_tilde / c.rho_bar - 1))
+
+
+def _check_halving(owner: str, tau: int, start: float, words: str) -> None:
+    """The proofs need a step size 1 / (t + start) that does no more than halve within a round: tau - 1 <= start."""
+    require(owner, "tau", tau, f"at most {words} = {start + 1:.4g}", lambda x: x - 1 <= start)
 
 
 def _iterations(T: ArrayLike) -> NDArray[Any]:
