@@ -66,6 +66,39 @@ def conclude(name, monkeypatch, seed, size=None):
     return ITEMS[name].conclude(ItemRuns(Findings(np.random.default_rng(0)), size, experiments))
 
 
+@pytest.mark.parametrize("searched", [True, False])
+def test_a_claim_on_the_skews_that_the_grid_meets_can_be_contradicted_by_the_search(searched, monkeypatch):
+    class Found:
+        def cached_result(self, kind, settings, compute):
+            def draws(K, name):
+                d = 0 if name == "rand" else int(name.split("= ")[1]) / 100
+                on_grid = [1 + d, 1 + d**2, 1 - d]
+                by_search = [1 + d / 2, 1 + 2 * d] if K == 30 or searched else []
+                return [[*on_grid, *by_search]] * 3
+
+            return {f"{K}": {name: draws(K, name) for name in quadratic_selectors(K)} for K in (30, 100)}
+
+    outcome = ITEMS["fig2b"].conclude(ItemRuns(Found(), SIZE, {}))
+    complete(outcome)
+    above, grow, near, all_pairs, *by_search = outcome.claims
+    assert {claim.verdict for claim in (above, grow, near)} == {"reproduced"}
+    assert all_pairs.verdict == "not reproduced"
+    assert all(" on the grid." in claim.statement for claim in outcome.claims[:4])
+    above, grow, near = by_search
+    assert all("as far as a search found" in claim.statement for claim in by_search)
+    assert above.checks[0].evidence.startswith("at most +0.03")
+    if searched:
+        assert (above.verdict, grow.verdict, near.verdict) == ("reproduced", "reproduced", "partly reproduced")
+        assert near.checks[0].met == "no"
+        assert near.checks[0].evidence.startswith("at least 1.30 ")
+    else:
+        assert near.verdict == "undecided"
+        assert above.checks[-1].met == "unclear"
+        assert above.checks[-1].evidence == "searched in the full version alone"
+    (table,) = outcome.tables
+    assert table.title.startswith("Means over 3 draws, on a grid of 32 points (2 per axis) and w*, and by")
+
+
 @pytest.mark.parametrize("name", ["table1", "table2", "fig4", "fig5", "fig7", "fig8"])
 def test_fewer_rounds_do_not_contradict_what_the_paper_has_after_all(name, monkeypatch):
     """In the quick version an accuracy after the last round is none after the paper's last, and its "no" is unclear."""

@@ -281,6 +281,14 @@ def test_both_skews_grow_with_d_on_the_paper_s_quadratic_problem_and_grid(K, m, 
         assert found[0].ratio < 1.2
 
 
+def test_a_search_that_goes_on_from_the_grid_finds_a_lower_rho_bar_and_a_higher_ratio():
+    problem, _ = paper_quadratic()
+    points = grid(-150, 150, per_axis=3, v=5)
+    coarse, fine = (skews(PowerOfChoice(m=3, d=6), problem, points, pairs="same", refine=n) for n in (0, 1))
+    assert (round(coarse.rho_bar, 2), round(coarse.ratio, 2)) == (1.34, 1.39)  # the tables of docs/theory.md
+    assert (round(fine.rho_bar, 2), round(fine.ratio, 2)) == (1.15, 1.61)
+
+
 def test_a_search_over_all_pairs_that_goes_on_finds_a_rho_bar_below_1():
     problem, _ = paper_quadratic()
     points = grid(-150, 150, per_axis=2, v=5)

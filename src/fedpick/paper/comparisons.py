@@ -65,10 +65,10 @@ def above(what: str, better: Result, base: Result) -> Check:
     return positive(what, accuracy(better) - accuracy(base), "points")
 
 
-def positive(what: str, differences: Any, unit: str) -> Check:
-    """Whether differences over seeds are above 0."""
+def positive(what: str, differences: Any, unit: str, bound: str = "") -> Check:
+    """Whether differences over seeds are above 0; the evidence begins with ``bound``, such as "at most "."""
     difference = interval(differences)
-    return Check(what, above_zero(difference), f"{difference} {unit}")
+    return Check(what, above_zero(difference), f"{bound}{difference} {unit}")
 
 
 def as_well(what: str, one: Result, other: Result) -> Check:

@@ -104,7 +104,7 @@ class Item:
     def setting(self, size: Size) -> str:
         """What is run in this size, in words."""
         text = self.about
-        for name in ("fashion_rounds", "synthetic_rounds", "quadratic_rounds"):
+        for name in ("fashion_rounds", "synthetic_rounds", "quadratic_rounds", "grid"):
             text = text.replace(f"{{{name}}}", f"{getattr(size, name)}")
         return text
 
