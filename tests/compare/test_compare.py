@@ -895,7 +895,7 @@ class Mine:
 """
 
 
-@pytest.mark.no_cover
+@pytest.mark.slow
 def test_a_comparison_with_code_that_was_edited_is_shown_as_it_was_played(tmp_path):
     def call(*arguments):  # in a process of its own, as code is read once
         environment = {**os.environ, "JAX_PLATFORMS": "cpu"}

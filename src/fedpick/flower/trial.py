@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import Strategy
 from fedpick import config
 from fedpick.flower.options import Options
 from fedpick.flower.round import Adapter
-from fedpick.protocol import Selector
+from fedpick.protocol import Selector, check_strategy
 from fedpick.registry import fitting_strategy, parameters_of, parse_name
 
 PATIENCE = 3600.0  # seconds: simulated clients answer one after the other, and none of them is dead
@@ -80,6 +80,18 @@ class Trial:
             return found
         plain = {**config.unstructure(found, "Selector"), **others}
         return config.structure(plain, Selector, "compare")  # type: ignore[no-any-return]
+
+    def check_form(self, owner: str) -> None:
+        """Raise where the strategy has not the form of one: nothing needs to be played to know it.
+
+        Args:
+            owner: What the error begins with.
+        """
+        try:
+            selector = self.selector(own=None, rounds=self.rounds or 1)
+        except ValueError:  # of a number of seats that the app is to give: it is made again there
+            return
+        check_strategy(owner, selector, self.strategy)
 
     def take_over(self, adapter: Adapter, rounds: int) -> Adapter:
         """The adapter of the app's strategy, with this trial's selector, seed and folder; for all that it starts, one.

@@ -9,7 +9,6 @@ from typing import Any
 from fedpick import config
 from fedpick.flower import Trial
 from fedpick.flower.simulation.app import App
-from fedpick.protocol import check_strategy
 from fedpick.registry import fitting_parameters, is_address, load, nearest, parameters_of, parse_name
 from fedpick.storage import sum_of_code, sums_of_files
 from fedpick.validation import natural, require
@@ -111,7 +110,8 @@ def make_runs(
         common = {"strategy": name, "clients": clients, "m": m, "rounds": rounds, "parameters": given}
         trials += [{**common, "d": each} for each in (d if d and "d" in taken[name] else (None,))]
     for trial in trials:
-        _check_form(Trial(**trial, seed=0, folder=""))
+        if any(_code_of(trial["strategy"])):
+            Trial(**trial, seed=0, folder="").check_form("compare")
     codes = [(*_code_of(trial["strategy"]), *sums_of_files(trial["parameters"].values()).values()) for trial in trials]
     found = []
     for seed in range(seeds):
@@ -131,17 +131,6 @@ def _check_given_once(settings: Sequence[str], options: Mapping[str, Any]) -> No
         if path in given:
             raise ValueError(f"compare: {path} must be given once, got {given[path]} and --set {setting}")
         given[path] = f"--set {path}"
-
-
-def _check_form(trial: Trial) -> None:
-    """Raise where a strategy of one's own has not the form of one: nothing needs to be played to know it."""
-    if not any(_code_of(trial.strategy)):
-        return
-    try:
-        selector = trial.selector(own=None, rounds=trial.rounds or 1)
-    except ValueError:  # of a number of seats that the app is to give: it is made again there
-        return
-    check_strategy("compare", selector, trial.strategy)
 
 
 def _several(value: Any) -> tuple[Any, ...]:
