@@ -261,6 +261,13 @@ def honest(message, answer):
     return answer()
 
 
+@pytest.mark.parametrize("d", [4, 8])
+def test_where_nobody_reports_a_valid_loss_the_strategy_chooses_without_in_every_round(d):
+    history = unheard(d=d, rounds=6)
+    assert [row.returned for row in history.rows] == [2] * 6
+    assert [len(row.asked) for row in history.rows] == [d] * 6  # nobody is kept away for it
+
+
 @pytest.mark.parametrize("fallback", ["rand", "skip"])
 def test_polls_without_a_valid_loss_are_no_trial(fallback):
     sentence = r"'query\.loss' messages must be answered with a valid 'loss' for PowerOfChoice.*from the 4 clients"

@@ -16,10 +16,13 @@ import polars
 import pytest
 
 from fedpick import Rand
+from fedpick.cli._common import say_order
 from fedpick.experiment import Experiment, load_results, run
 from fedpick.sim import (
     Arrays,
+    Devices,
     Dirichlet,
+    Failures,
     Federation,
     Local,
     Logistic,
@@ -672,6 +675,28 @@ def test_names_are_kept_from_the_file_to_the_stored_result(csv, tmp_path):
     assert result.clients == ("east", "north", "south")
     assert result.client_name(2) == "south"
     assert load_results(experiment, RunStore(tmp_path / "out")).clients == result.clients
+
+
+def test_which_client_is_which_in_a_list_is_said_where_clients_have_names(csv, capsys):
+    data = Arrays(str(csv), client="station", y="cover", x=("rain", "wind"))
+    slow = Devices(speed=np.array([1.0, 2.0, 3.0], np.float32))
+    rest = Logistic(), Rand(m=2), Local(tau=1, b=2, eta=0.1)
+    say_order(Experiment(data, *rest, rounds=2))
+    assert capsys.readouterr().err == ""
+    say_order(Experiment(data, *rest, rounds=2, devices=slow, failures=Failures(probability=[0.1, 0.2, 0.3])))
+    said = "failures.probability and devices.speed: one number per client, in the order east, north, south\n"
+    assert capsys.readouterr().err == f"note: {said}"
+
+
+def test_clients_that_are_not_in_the_test_set_are_told_by_their_number_and_by_their_samples():
+    def made(sizes):
+        client = np.repeat(np.arange(len(sizes)), sizes)
+        return Federation.from_arrays(np.eye(len(client), 3), client % 2, client, test_share=0.1, name="mine")
+
+    with pytest.warns(UserWarning, match="mine: 2 of 4 clients, with 8% of the samples, are not in the test set"):
+        made([9, 9, 100, 100])
+    with pytest.warns(UserWarning, match="mine: 1 of 3 clients, with 31% of the samples"):
+        made([9, 10, 10])
 
 
 class Halves:

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from fedpick.registry import ROLES
+from fedpick.text import listed
 
 _TASKS = ", ".join(name for name in ROLES["Data"] if name != "arrays")
 TASK = f"{_TASKS}, a .toml file, or your data: .npz, .csv, .parquet, a folder."
@@ -247,6 +248,20 @@ def check_filled(command: str, **options: str | None) -> None:
     for name, value in options.items():
         if value is not None and not value.strip():
             raise ValueError(f"{command}: {name} must not be empty, got {value!r}")
+
+
+def say_order(experiment: Any) -> None:
+    """Which client is which in lists of one number per client, where clients have names."""
+    names, plain = experiment.federation().names.clients, experiment.to_plain()
+    lists = [
+        f"{part}.{name}"
+        for part in ("availability", "failures", "devices")
+        for name, value in (plain.get(part) or {}).items()
+        if isinstance(value, list) and len(value) == len(names) and not isinstance(value[0], list)
+    ]
+    if lists:
+        some = names if len(names) < 5 else (*names[:2], "...", names[-1])
+        typer.echo(f"note: {listed(lists)}: one number per client, in the order {', '.join(some)}", err=True)
 
 
 def columns(x: list[str] | None, y: str | None, client: str | None, standardize: bool) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from fedpick.cli._common import (
     command_line,
     open_store,
     raise_if_interrupted,
+    say_order,
 )
 from fedpick.cli._comparison import finish
 from fedpick.cli._progress import RunProgress
@@ -215,6 +216,7 @@ def compare(
         if shown:
             size = counted(len(chosen), "strategy", "strategies"), counted(len(chosen[0].seeds), "seed")
             typer.echo(f"{summary}\n{', '.join(size)}, {counted(chosen[0].rounds, 'round')}", err=True)
+            say_order(chosen[0])
         if tune is not None:
             tuned = tune_rates(chosen, store, lambda *_: raise_if_interrupted(), metric=metric, value=value)
             chosen = drop_repeats(tuned)

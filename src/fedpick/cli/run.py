@@ -19,6 +19,7 @@ from fedpick.cli._common import (
     cli_errors,
     console,
     open_store,
+    say_order,
 )
 from fedpick.cli._progress import ProgressBar, estimate
 from fedpick.text import brief, counted, shown
@@ -76,6 +77,7 @@ def run(
         left = missing(experiments, open_store(output, "run", "slurm"))
         work, number = sum(batch.seconds for batch in left), sum(len(batch.runs) for batch in left)
         if number and not quiet:
+            say_order(experiments[0])
             typer.echo(estimate(left), err=True)
         stored = sum(len(experiment.seeds) for experiment in experiments) - number
         if stored and makers:

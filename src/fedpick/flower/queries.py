@@ -121,6 +121,7 @@ class Queries(NamedTuple):
     ) -> tuple[NDArray[np.float32], tuple[str, ...]]:
         """The answers of these clients, Float[K], and why some of them are NaN: those clients are quarantined.
 
+        Where they answer and nobody has a valid loss, it is the app that gives none, or the model, and nobody is.
         With the kind "norm" they train, keep what they have trained, and answer the norm of their update. Who says that
         its privacy budget is spent is silent without being quarantined. ``told`` goes along.
         """
@@ -134,6 +135,7 @@ class Queries(NamedTuple):
         )
         sent = [self._query(table.node_of[k], {"fedpick-client": k, **settings}, arrays) for k in asked]
         replies = dict(zip(asked, exchange(self.grid, sent, self.options.poll_timeout), strict=True))
+        without: list[int] = []
         for client, reply in replies.items():
             losses[client] = read_loss(reply, name, bounds)
             if np.isnan(losses[client]) and read_metric(reply, "budget-spent") == 1:
@@ -141,9 +143,14 @@ class Queries(NamedTuple):
             elif np.isnan(losses[client]):
                 faults.append(self._why(reply, kind))
                 LOG.warning("fedpick: %s did not answer the poll: %s", table.identities[client], faults[-1])
-                table.quarantine(client, self.state.rounds, self.options.quarantine, silent=is_silence(reply))
+                if reply is not None and reply.has_content():
+                    without.append(client)
+                else:
+                    table.quarantine(client, self.state.rounds, self.options.quarantine, silent=is_silence(reply))
             else:
                 table.failures[client] = 0
+        for client in without if np.isfinite(losses).any() else ():
+            table.quarantine(client, self.state.rounds, self.options.quarantine)
         heard = {client: float(losses[client]) for client, reply in replies.items() if reply and reply.has_content()}
         self.state.watch.hear("poll", heard, self.state.rounds)
         return losses, tuple(faults)

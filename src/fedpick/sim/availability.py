@@ -66,7 +66,7 @@ class Bernoulli:
     """Each client is there with its own probability, independently in each round.
 
     Args:
-        probability: Probability of being there: one number, or one per client.
+        probability: Probability of being there: one number, or one per client (names are in sorted order).
 
     >>> import jax
     >>> Bernoulli(probability=1.0)(jax.random.key(0), 0, 2)
@@ -147,7 +147,7 @@ class Failures:
     """Who, once selected, drops out in the middle of the round.
 
     Args:
-        probability: Probability of dropping out: one number, or one per client.
+        probability: Probability of dropping out: one number, or one per client (names are in sorted order).
         dropped: A record of who fails if selected, a row for each round, in addition to the probability.
 
     >>> import jax
@@ -169,7 +169,7 @@ class Failures:
 
 @pytree
 class Devices:
-    """Speeds of the clients, each one number for all or one per client.
+    """Speeds of the clients, each one number for all or one per client (names are in sorted order).
 
     Args:
         speed: Samples per second in a forward pass; training a sample costs three.
