@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 LONGEST = 200  # characters of a value that an error shows
@@ -71,9 +72,25 @@ def blame(error: BaseException) -> str:
     return place(error)
 
 
-def place(error: BaseException) -> str:
-    """What went wrong, with the file and the line."""
-    frames = traceback.extract_tb(error.__traceback__)
+def place(error: BaseException, folder: str | None = None) -> str:
+    """What went wrong, with the file and the line.
+
+    Args:
+        error: The error.
+        folder: Whose line is said, the last that led to the error, where its code has a part in it.
+    """
+    frames = list(traceback.extract_tb(error.__traceback__))
+    frames = [frame for frame in frames if folder is not None and is_of(frame.filename, folder)] or frames
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else frames[-1][:2]
     said = error.msg if isinstance(error, SyntaxError) else brief(error)
     return f"{file}, line {line}: {type(error).__name__}: {said}"
+
+
+def is_of(file: str, folder: str) -> bool:
+    """Whether a file is code in a folder, and not of a package that is installed there.
+
+    >>> is_of("app/server.py", "app"), is_of("app/.venv/lib/site-packages/numpy/core.py", "app")
+    (True, False)
+    """
+    path = Path(file)
+    return path.is_relative_to(folder) and "site-packages" not in path.relative_to(folder).parts

@@ -29,7 +29,7 @@ from fedpick.cli import app as command
 from fedpick.compare import load_report, render_page
 from fedpick.flower import Selecting, Trial
 from fedpick.flower.simulation import Machine, make_runs, play_missing, processes, read_app
-from fedpick.flower.simulation.play import SeededClient
+from fedpick.flower.simulation.play import SeededClient, load, reason
 from fedpick.storage import RunStore
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower-numpy"
@@ -209,18 +209,12 @@ def test_an_app_that_plays_no_round_is_told_what_is_missing(tmp_path):
     trial.check_played()
 
 
-def test_a_strategy_of_ones_own_is_found_from_where_the_command_was_given(tmp_path, monkeypatch):
-    code = "from fedpick import pytree, PowerOfChoice\n\n@pytree\nclass Mine(PowerOfChoice):\n    'Mine.'\n"
-    (tmp_path / "strategies").mkdir()
-    (tmp_path / "strategies" / "of_the_command.py").write_text(code)
+def played(tmp_path, code, strategy="rand"):
+    """The log of a run of an app with this code, in a process of its own, without Ray."""
     (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "an_app.py").write_text(
-        "from fedpick.flower.trial import TRIAL\n"
-        "def app(grid, context):\n"
-        "    raise ValueError(TRIAL.get().selector(None, 3))\n"
-    )
-    trial = {"strategy": "strategies/of_the_command.py:Mine", "seed": 0, "clients": 4, "folder": str(tmp_path)}
-    request = {"folder": str(tmp_path / "app"), "server": "an_app:app", "client": "an_app:app", "settings": {}}
+    (tmp_path / "app" / "an_app.py").write_text(code)
+    trial = {"strategy": strategy, "seed": 0, "clients": 4, "folder": str(tmp_path)}
+    request = {"folder": str(tmp_path / "app"), "server": "an_app:app", "client": "an_app:client", "settings": {}}
     request |= {"trial": trial, "backend": {}, "beside": str(tmp_path)}
     code = (
         "import json, sys\n"
@@ -229,8 +223,57 @@ def test_a_strategy_of_ones_own_is_found_from_where_the_command_was_given(tmp_pa
         "play.play(json.loads(sys.argv[1]))\n"
     )
     line = [sys.executable, "-c", code, json.dumps(request)]
-    done = subprocess.run(line, cwd=tmp_path / "app", capture_output=True, text=True, check=False)
-    assert json.loads(done.stderr.split(processes.FAILED)[1]).startswith("Mine(m=1, d=2"), done.stderr
+    return subprocess.run(line, cwd=tmp_path / "app", capture_output=True, text=True, check=False).stderr
+
+
+def test_a_strategy_of_ones_own_is_found_from_where_the_command_was_given(tmp_path):
+    code = "from fedpick import pytree, PowerOfChoice\n\n@pytree\nclass Mine(PowerOfChoice):\n    'Mine.'\n"
+    (tmp_path / "strategies").mkdir()
+    (tmp_path / "strategies" / "of_the_command.py").write_text(code)
+    code = (
+        "from fedpick.flower.trial import TRIAL\n"
+        "client = None\n"
+        "def app(grid, context):\n"
+        "    raise ValueError(TRIAL.get().selector(None, 3))\n"
+    )
+    log = played(tmp_path, code, "strategies/of_the_command.py:Mine")
+    assert "ValueError: Mine(m=1, d=2" in json.loads(log.split(processes.FAILED)[1]), log
+
+
+def test_the_line_of_an_app_that_fails_is_said_and_the_log_has_the_traceback(tmp_path):
+    log = played(tmp_path, "import json\nclient = None\ndef app(grid, context):\n    json.loads('1,')\n")
+    trace, said = log.split(processes.FAILED)
+    raised = "JSONDecodeError: Extra data: line 1 column 2 (char 1)"
+    file = tmp_path / "app" / "an_app.py"
+    assert json.loads(said) == f"{file}, line 4: {raised}", log  # and not that of the library
+    assert "Traceback (most recent call last):" in trace
+    assert f'File "{file}", line 4' in trace
+    assert trace.strip().endswith(raised)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("print({}[12])", "{file}, line 1: KeyError: 12"),
+        ("\nimport of_nobody", "{file}, line 2: ModuleNotFoundError: No module named 'of_nobody'"),
+        ("x = = 1", "{file}, line 1: SyntaxError: invalid syntax"),
+        (
+            "from fedpick import PowerOfChoice\nPowerOfChoice(m=3, d=2)",
+            "PowerOfChoice: d must be at least m=3, got 2",
+        ),
+    ],
+)
+def test_the_reason_of_a_failure_has_the_line_of_the_app_unless_fedpick_says_it(tmp_path, monkeypatch, code, said):
+    file = tmp_path / "failing_app.py"
+    file.write_text(code)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises((KeyError, ImportError, SyntaxError, ValueError)) as error:
+        load(str(tmp_path), "failing_app:app")
+    assert reason(error.value, str(tmp_path)) == said.format(file=file)
+
+
+def test_an_error_without_a_line_of_the_app_is_said_as_it_is():
+    assert reason(RuntimeError("no Ray"), "app") == "RuntimeError: no Ray"
 
 
 def test_a_trial_has_the_seats_of_the_app_unless_they_are_given():

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from ray import cloudpickle
 from fedpick.flower import Trial, seed_everything
 from fedpick.flower.simulation.processes import FAILED
 from fedpick.registry import look_in
+from fedpick.text import is_of, place
 
+PACKAGE = str(Path(__file__).parents[2])  # fedpick itself
 GRACE = 5.0  # seconds to end in
 
 
@@ -73,7 +76,9 @@ def main() -> None:
 
 
 def play(request: Mapping[str, Any]) -> None:
-    """Play a run; its history is then in the trial's folder. An error ends the process, and is the log's last line.
+    """Play a run; its history is then in the trial's folder. An error ends the process.
+
+    The log then ends with its traceback and, in its last line, with the reason.
 
     Args:
         request: The app's folder, the addresses of its parts, the run config, the trial, the backend's config, and the
@@ -112,7 +117,21 @@ def play(request: Mapping[str, Any]) -> None:
     ended = errors[0] if errors else ended
     if ended is not None:
         sys.stdout.flush()
-        text = f"{type(ended).__name__}: {ended}".removeprefix("ValueError: ")
-        sys.stderr.write(f"\n{FAILED}{json.dumps(text)}\n")
+        sys.stderr.write("\n" + "".join(traceback.format_exception(ended)))
+        sys.stderr.write(f"\n{FAILED}{json.dumps(reason(ended, folder))}\n")
         sys.stderr.flush()
         os._exit(1)  # Ray's threads may keep it
+
+
+def reason(error: BaseException, folder: str) -> str:
+    """What is said of an error: of one in the app its line there, too; what fedpick says is a sentence already.
+
+    Args:
+        error: The error.
+        folder: The app's folder.
+    """
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    in_app = isinstance(error, SyntaxError) or any(is_of(file, folder) for file in files)
+    if in_app and not (files and is_of(files[-1], PACKAGE)):
+        return place(error, folder)
+    return f"{type(error).__name__}: {error}".removeprefix("ValueError: ")
