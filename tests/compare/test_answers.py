@@ -392,7 +392,7 @@ def test_a_report_of_runs_is_by_the_metric_that_compare_takes(kind, tested, metr
         result.metrics["test_accuracy"][:, 30:] = 0.4
         result.metrics["test_accuracy"] += 0.0 if tested else np.nan
         about = {"seed": 0, "experiment": {"data": {"kind": kind}, "selector": {"kind": name}}, "model_bytes": 10}
-        RunStore(tmp_path).save(name.replace("-", ""), about, result.to_arrays(0), {})
+        RunStore(tmp_path).save(f"{place:016x}", about, result.to_arrays(0), {})
     assert load_report(tmp_path).comparison.metric == metric
     assert load_report(tmp_path, value=0.3).comparison.metric == metric
 
@@ -403,7 +403,7 @@ def test_a_parameter_chooses_among_the_strategies_that_have_it(tmp_path):
     for place, selector in enumerate(selectors):
         plain = {"data": {"kind": "synthetic"}, "selector": selector, "rounds": 60}
         about = {"seed": 0, "experiment": plain, "model_bytes": 10}
-        RunStore(tmp_path).save(f"run{place}", about, made_up([30 + place]).to_arrays(0), {})
+        RunStore(tmp_path).save(f"{place:016x}", about, made_up([30 + place]).to_arrays(0), {})
     for where, chosen in (
         (["selector.d=3"], [0, 1, 3]),
         (["selector.d=3", "rounds=60"], [0, 1, 3]),
@@ -426,7 +426,7 @@ def test_a_value_that_chooses_runs_can_be_typed(tmp_path, speeds, typed):
     for place, speed in enumerate(speeds):
         plain = {"data": {"kind": "digits"}, "selector": {"kind": "rand", "m": 1 + place}, "devices": {"speed": speed}}
         about = {"seed": 0, "experiment": plain, "model_bytes": 10}
-        RunStore(tmp_path).save(f"run{place}", about, made_up([30]).to_arrays(0), {})
+        RunStore(tmp_path).save(f"{place:016x}", about, made_up([30]).to_arrays(0), {})
     with pytest.raises(ValueError, match=f"choose with --where, such as --where {re.escape(typed)}$"):
         load_report(tmp_path)
 

@@ -1043,6 +1043,21 @@ def test_a_page_that_is_not_ours_is_left_alone(tmp_path):
     assert (tmp_path / "report.html").read_text() == "<p>mine</p>"
 
 
+def test_a_report_leaves_alone_what_it_cannot_read(tmp_path):
+    for k in range(2):
+        about = {"seed": k, "experiment": {"data": {"kind": "synthetic"}}, "model_bytes": 10}
+        RunStore(tmp_path).save(f"{k:016x}", about, made_up([30]).to_arrays(0), {})
+    runs = tmp_path / "runs"
+    (runs / "mine").mkdir()
+    about = runs / f"{1:016x}" / "experiment.json"
+    about.write_text(about.read_text().replace('"format": 2', '"format": 3'))
+    done = fedpick("report", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count(f"report: ignoring {runs / 'mine'}: not written by fedpick") == 1
+    assert done.stderr.count("its format is 3, and this fedpick reads format 2); it is left alone") == 1
+    assert {path.name for path in runs.iterdir()} == {f"{0:016x}", f"{1:016x}", "mine"}
+
+
 def test_a_federation_is_reported_by_what_it_measured_and_by_the_names_it_has(tmp_path):
     result = made_up([None], total=5, accuracy=0.1)
     for name in ("loss", "client_loss", "client_accuracy"):
@@ -1051,7 +1066,7 @@ def test_a_federation_is_reported_by_what_it_measured_and_by_the_names_it_has(tm
     result.records["train_samples"] = np.full((1, 5), np.nan)
     experiment = {"selector": {"kind": "UCB", "text": "UCB(m=1)"}, "rounds": 5, "seeds": [0]}
     about = {"seed": 0, "experiment": experiment, "clients": ["partition-id=3", "north"], "model_bytes": 10}
-    RunStore(tmp_path).save("one", about, result.to_arrays(0), {})
+    RunStore(tmp_path).save("1" * 16, about, result.to_arrays(0), {})
     done = fedpick("report", tmp_path)
     assert done.exit_code == 0, done.output
     summary = json.loads((tmp_path / "summary.json").read_text())

@@ -72,6 +72,15 @@ def test_a_truncated_file_is_named_and_the_run_done_again(what, tmp_path, caplog
     assert list((tmp_path / "runs").glob(".broken-*"))
 
 
+def test_a_run_of_another_format_is_not_played_again(tmp_path):
+    run(small(), tmp_path)
+    path = tmp_path / "runs" / small().identity(1) / "experiment.json"
+    path.write_text(changed := path.read_text().replace('"format": 2', '"format": 3'))
+    with pytest.raises(ValueError, match=r"its format is 3, and this fedpick reads format 2\); it is left alone"):
+        run(small(), tmp_path)
+    assert path.read_text() == changed
+
+
 def test_a_run_under_a_false_name_is_not_taken(tmp_path, caplog):
     run(small(), tmp_path)
     (tmp_path / "runs" / small().identity(0)).rename(tmp_path / "runs" / small(rounds=7).identity(0))

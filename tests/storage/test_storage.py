@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import re
+import shutil
 
 import jax
 import numpy as np
@@ -23,6 +25,7 @@ from fedpick.storage import (
     versions,
     write_atomic,
 )
+from fedpick.storage.run_store import FormatError
 
 STATE = State({"rounds": 3, "names": ["w"]}, {"w": np.arange(6.0).reshape(2, 3), "n": np.int32(4)})
 
@@ -134,7 +137,10 @@ def test_a_flipped_bit_in_a_run_is_noticed(what, tmp_path, caplog):
         content = bytearray(original)
         content[place] ^= 4
         path.write_bytes(content)
-        found = store.load("abc")
+        try:
+            found = store.load("abc")
+        except FormatError:  # the bit was of the format
+            continue
         if found is None:
             (aside,) = (tmp_path / "runs").glob(".broken-*")
             assert "abc is not a complete run" in caplog.text
@@ -144,12 +150,31 @@ def test_a_flipped_bit_in_a_run_is_noticed(what, tmp_path, caplog):
     assert "moved to .broken-abc" in caplog.text
 
 
-def test_a_run_of_an_older_format_is_refused_with_a_sentence(tmp_path, caplog):
-    folder = tmp_path / "runs" / "old"
-    folder.mkdir(parents=True)
-    (folder / "experiment.json").write_text(json.dumps({"identity": "old", "seed": 0}))
-    assert RunStore(tmp_path).load("old") is None
-    assert "its format is 1, and this fedpick reads format 2" in caplog.text
+def test_a_run_of_another_format_is_named_and_left_alone(tmp_path, caplog):
+    store, old, new = stored(tmp_path), "0" * 16, "1" * 16
+    for identity, about in ((old, {"identity": old, "seed": 0}), (new, {"format": 3})):
+        (tmp_path / "runs" / identity).mkdir()
+        (tmp_path / "runs" / identity / "experiment.json").write_text(json.dumps(about))
+    assert not list(store.runs())
+    for identity, number in ((old, 1), (new, 3)):
+        said = f"{identity} cannot be read (its format is {number}, and this fedpick reads format 2); it is left alone"
+        assert said in caplog.text
+        with pytest.raises(ValueError, match=re.escape(said)):
+            store.load(identity)
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"abc", old, new}
+
+
+def test_folders_among_the_runs_that_are_none_are_left_alone(tmp_path, caplog):
+    store, runs = RunStore(tmp_path), tmp_path / "runs"
+    store.save("0" * 16, {"seed": 1, "experiment": {}}, {"share": np.ones(2)}, {"rounds": 3})
+    shutil.copytree(runs / ("0" * 16), runs / "backup")
+    for name in ("mine", "empty", "1" * 16):
+        (runs / name).mkdir()
+    (runs / "mine" / "a.txt").write_text("x")
+    assert [identity for identity, _ in store.runs()] == ["0" * 16]
+    assert store.unknown_files() == [runs / name for name in ("1" * 16, "backup", "empty", "mine")]
+    assert not list(runs.glob(".broken-*"))
+    assert not caplog.text
 
 
 def test_versions_are_of_what_is_installed():

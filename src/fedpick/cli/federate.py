@@ -117,7 +117,7 @@ def _federate(settings: dict[str, Any], output: Path, quiet: bool) -> None:
             log.append(line := re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip())
             if "fedpick" in line and ("round" in line or "WARNING" in line or "connected" in line):
                 echo(line[line.index("fedpick") :].removeprefix("fedpick ").removeprefix("fedpick: "))
-        runs = [run for identity in RunStore(kept).identities() if (run := RunStore(kept).load(identity)) is not None]
+        runs = [run for _, run in RunStore(kept).runs()]
         if process.wait() != 0 or not runs:
             raise ValueError("federate: the Flower run failed; last log lines: " + " / ".join(log[-5:]))
         with store.locked():

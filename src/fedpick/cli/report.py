@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedpick.cli._common import Data, Debug, check_filled, cli_errors, command_line
+from fedpick.cli._common import Data, Debug, check_filled, cli_errors, command_line, open_store
 from fedpick.cli.compare import metrics_asked
 
 
@@ -77,6 +77,8 @@ def report(
         if where and name is not None:
             raise ValueError(f"report: where must not be given with --name, as it is of all runs, got {where[0]!r}")
 
+        if (folder / "runs").is_dir():
+            open_store(folder, "report", *(path.name for path in folder.iterdir()))  # names what else is in runs/
         if tensorboard is not None:
             TensorBoard(tensorboard).check()
         if mlflow is not None:

@@ -117,7 +117,7 @@ def check_federations(folder: Path, owner: str, *, clients: int, experiment: Pla
     rule = "" if kept is None or kept["all_runs"] else "of federations alone, got {} with a comparison"
     store = RunStore(folder) if (folder / "runs").is_dir() else None
     seeds: dict[str, set[int]] = {}  # of the others, by all that tells them apart on the page
-    for run in filter(None, map(store.load, store.identities())) if store else ():
+    for _, run in store.runs() if store else ():
         about, number = run.about["experiment"], len(run.about.get("clients", ()))
         if "data" in about:
             rule = rule or "of federations alone, got {} with simulations"

@@ -83,7 +83,7 @@ def load_report(
         of = f"of the runs where {', '.join(last)}, as the last one was" if last else f"of all runs in {folder}"
         hint = f"; of a comparison it is with --name {' or '.join(named)}" if named else ""
         LOG.warning("report: this is %s%s", of, hint)
-    stored = {identity: run for identity in store.identities() if (run := store.load(identity)) is not None}
+    stored = dict(store.runs())
     if not stored:
         raise ValueError(f"report: {str(folder)!r} must hold at least one complete run, and has none")
     stored = _chosen(stored, where, folder)

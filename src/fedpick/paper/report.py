@@ -52,7 +52,7 @@ class Reproduction(NamedTuple):
     @property
     def provenance(self) -> tuple[tuple[str, ...], ...]:
         """Rows of devices, versions and numbers of runs."""
-        return tuple(tuple(map(str, row)) for row in self.store.provenance(self.store.identities()))
+        return tuple(tuple(map(str, row)) for row in self.store.provenance(name for name, _ in self.store.runs()))
 
 
 def write_report(reproduction: Reproduction, folder: Path) -> list[Path]:

@@ -5,9 +5,9 @@ from fedpick.storage.cache import cache_folder, cached_text
 from fedpick.storage.code import forget_outdated, sources_of, sum_of_code, sums_of_files
 from fedpick.storage.journal import Journal
 from fedpick.storage.locks import acquired
-from fedpick.storage.ownership import check_own, is_own
+from fedpick.storage.ownership import check_own, is_own, is_table_of_runs
 from fedpick.storage.provenance import Provenance, device, file_sha256, plain_numbers, usable_cores, versions
-from fedpick.storage.run_store import RunStore, StoredRun, is_table_of_runs
+from fedpick.storage.run_store import RunStore, StoredRun
 from fedpick.storage.spending import spend
 from fedpick.storage.state import ForeignStateError, State, StateError, load_state, save_state
 

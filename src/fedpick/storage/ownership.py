@@ -42,6 +42,19 @@ def is_drawing(path: Path) -> bool:
     return path.suffix in MARKS and is_own(path)
 
 
+def is_table_of_runs(path: Path) -> bool:
+    """Whether a file is the table of the metrics of runs that ``--csv`` writes.
+
+    Args:
+        path: The file.
+    """
+    if not path.is_file():
+        return False
+    with path.open("rb") as lines:
+        head = lines.readline(1000)
+    return head.startswith(b"seed,") and b",round," in head and b",loss" in head
+
+
 def check_own(owner: str, folder: Path, names: Iterable[str]) -> None:
     """Raise where a folder has a file of the user's under one of these names.
 

@@ -15,6 +15,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -30,7 +31,7 @@ import numpy as np
 from fedpick.metrics import Numbers
 from fedpick.storage.atomic import PART, write_atomic
 from fedpick.storage.locks import acquired, held, lock_is_ours, lockable, occupied
-from fedpick.storage.ownership import is_drawing
+from fedpick.storage.ownership import is_drawing, is_table_of_runs
 from fedpick.storage.provenance import Provenance, device, plain_numbers, versions
 from fedpick.text import shown
 from fedpick.validation import check_path
@@ -38,6 +39,7 @@ from fedpick.validation import check_path
 LOG = logging.getLogger("fedpick")
 FORMAT = 2  # of experiment.json and of findings
 LEASES = "leases"
+IDENTITY = re.compile("[0-9a-f]{16}")  # of experiments, of federations and of apps alike
 FILES = ("experiment.json", "result.npz", "summary.json")
 UNREADABLE = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO)  # says nothing of the file
 PACKAGES = ("fedpick", "jax", "jaxlib", "numpy", "optax", "flwr")
@@ -49,6 +51,10 @@ class StoredRun(NamedTuple):
     about: dict[str, Any]
     arrays: dict[str, Numbers]
     summary: dict[str, Any]
+
+
+class FormatError(ValueError):
+    """A file of fedpick in another format than this version reads."""
 
 
 class RunStore:
@@ -119,10 +125,22 @@ class RunStore:
             lock.release()
 
     def identities(self) -> Iterator[str]:
-        """The identities of all stored runs."""
+        """The identities of all stored runs; a folder of another name, or without a file of a run, is none."""
         for path in sorted((self.folder / "runs").iterdir()):
-            if path.is_dir() and not path.name.startswith("."):
-                yield path.name
+            with contextlib.suppress(FileNotFoundError):  # a run that is just being replaced
+                if any(inner.name in FILES for inner in _inside(path)):
+                    yield path.name
+
+    def runs(self) -> Iterator[tuple[str, StoredRun]]:
+        """All runs with their identities; one of another format is named and left out, as a corrupted one is."""
+        for identity in self.identities():
+            try:
+                run = self.load(identity)
+            except FormatError as error:
+                LOG.warning("%s", error)
+                continue
+            if run is not None:
+                yield identity, run
 
     def __contains__(self, identity: str) -> bool:
         return (self.folder / "runs" / identity).is_dir()
@@ -130,7 +148,8 @@ class RunStore:
     def load(self, identity: str) -> StoredRun | None:
         """A run, or None where there is none. A corrupted run is named, moved aside, and counts as none.
 
-        Where another process is at work here, it is left where it is.
+        Where another process is at work here, it is left where it is. One of another format is left alone, and raises a
+        ValueError.
         """
         folder = self.folder / "runs" / identity
         for again in (True, True, False):
@@ -138,6 +157,9 @@ class RunStore:
                 return None
             try:
                 return _read(folder)
+            except FormatError as error:
+                what_to_do = "it is left alone: choose another folder, or the fedpick that wrote it"
+                raise FormatError(f"store: {folder} cannot be read ({error}); {what_to_do}") from None
             except (OSError, ValueError, KeyError, TypeError, EOFError, RecursionError, zipfile.BadZipFile) as error:
                 if isinstance(error, OSError) and error.errno in UNREADABLE:
                     raise OSError(f"store: {str(folder)!r} cannot be read ({error.strerror})") from None
@@ -160,7 +182,7 @@ class RunStore:
         """Store a run, with versions and device; one of the same identity is replaced.
 
         Args:
-            identity: The name of its folder.
+            identity: The name of its folder: 16 hexadecimal digits, by which ``identities`` knows it.
             about: What was run, as plain data.
             arrays: The result as named arrays.
             summary: Where it ended and what it cost; a number that is not finite becomes None.
@@ -168,7 +190,8 @@ class RunStore:
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)
         files = {"result.npz": content.getvalue(), "summary.json": _json(plain_numbers(summary))}
-        about = {"format": FORMAT, "identity": identity, "date": _today(), **about, **_made_with()}
+        today = time.strftime("%Y-%m-%d", time.gmtime())
+        about = {"format": FORMAT, "identity": identity, "date": today, **about, **_made_with()}
         about["sha256"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         files["experiment.json"] = _json({**about, "checksum": _checksum(about)})
         place = self.folder / "runs" / identity
@@ -229,9 +252,16 @@ class RunStore:
         found = [path for path in self.folder.iterdir() if path.name not in known and path.name[0] != "."]
         for path in (self.folder / "runs").iterdir():
             with contextlib.suppress(FileNotFoundError):  # a run that is just being replaced
-                inside = [path] if path.is_file() else [inner for inner in path.iterdir() if inner.name not in FILES]
-                found += [each for each in inside if path.name[0] != "." and each.name[0] != "."]
+                inside = _inside(path)
+                others = [inner for inner in inside if inner.name not in FILES]
+                unknown = others if len(others) < len(inside) else [path]
+                found += [each for each in unknown if path.name[0] != "." and each.name[0] != "."]
         return sorted(path for path in found if not (is_table_of_runs(path) or is_drawing(path)))
+
+
+def _inside(path: Path) -> list[Path]:
+    """What is in a folder whose name is that of a run; nothing for any other file or folder."""
+    return [] if not IDENTITY.fullmatch(path.name) or path.is_file() else list(path.iterdir())
 
 
 def _read(folder: Path) -> StoredRun:
@@ -252,14 +282,10 @@ def _verified(path: Path) -> dict[str, Any]:
     """The table in a JSON file, less its checksum; a ValueError where that or the version is wrong."""
     plain = dict(json.loads(path.read_text()))
     if plain.get("format") != FORMAT:
-        raise ValueError(f"its format is {shown(plain.get('format', 1))}, and this fedpick reads format {FORMAT}")
+        raise FormatError(f"its format is {shown(plain.get('format', 1))}, and this fedpick reads format {FORMAT}")
     if plain.pop("checksum") != _checksum(plain):
         raise ValueError(f"the checksum of {path.name} is wrong")
     return plain
-
-
-def _today() -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 def _made_with() -> dict[str, Any]:
@@ -272,16 +298,3 @@ def _checksum(plain: Mapping[str, Any]) -> str:
 
 def _json(plain: Any) -> bytes:
     return json.dumps(plain, indent=1, allow_nan=False).encode() + b"\n"
-
-
-def is_table_of_runs(path: Path) -> bool:
-    """Whether a file is the table of the metrics of runs that ``--csv`` writes.
-
-    Args:
-        path: The file.
-    """
-    if not path.is_file():
-        return False
-    with path.open("rb") as lines:
-        head = lines.readline(1000)
-    return head.startswith(b"seed,") and b",round," in head and b",loss" in head

@@ -120,7 +120,7 @@ def _keep(run: AppRun, store: RunStore, code: int) -> str | None:
     """Move the history of a run that has ended to the store; where it has failed, what is to be said of that."""
     folder = _folder(run, store)
     played = RunStore(folder)
-    found = [stored for identity in played.identities() if (stored := played.load(identity)) is not None]
+    found = [stored for _, stored in played.runs()]
     if code or not found:
         lines = _log(run, store).read_text(errors="replace").splitlines()
         said = [json.loads(line.removeprefix(FAILED)) for line in lines if line.startswith(FAILED)]
