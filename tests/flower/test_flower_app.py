@@ -217,9 +217,12 @@ def played(tmp_path, code, strategy="rand"):
     request = {"folder": str(tmp_path / "app"), "server": "an_app:app", "client": "an_app:client", "settings": {}}
     request |= {"trial": trial, "backend": {}, "beside": str(tmp_path)}
     code = (
-        "import json, sys\n"
+        "import contextlib, json, sys, types\n"
         "from fedpick.flower.simulation import play\n"
-        "play.run_simulation = lambda server, *others, **more: server(None, sys.modules['types'].SimpleNamespace())\n"
+        "def run(server, *others, **more):\n"
+        "    with contextlib.suppress(SystemExit):  # as a thread of Flower's does\n"
+        "        server(None, types.SimpleNamespace())\n"
+        "play.run_simulation = run\n"
         "play.play(json.loads(sys.argv[1]))\n"
     )
     line = [sys.executable, "-c", code, json.dumps(request)]
@@ -249,6 +252,13 @@ def test_the_line_of_an_app_that_fails_is_said_and_the_log_has_the_traceback(tmp
     assert "Traceback (most recent call last):" in trace
     assert f'File "{file}", line 4' in trace
     assert trace.strip().endswith(raised)
+
+
+@pytest.mark.slow
+def test_an_app_that_ends_its_process_has_failed(tmp_path):
+    code = "import sys\nclient = None\ndef app(grid, context):\n    sys.exit('no data here')\n"
+    said = played(tmp_path, code).split(processes.FAILED)[1]
+    assert json.loads(said) == f"{tmp_path / 'app' / 'an_app.py'}, line 4: SystemExit: no data here"
 
 
 @pytest.mark.parametrize(

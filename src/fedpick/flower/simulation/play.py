@@ -87,7 +87,8 @@ def play(request: Mapping[str, Any]) -> None:
     folder, settings, trial = request["folder"], request["settings"], Trial(**request["trial"])
     look_in(Path(request["beside"]))  # for "strategies/mine.py:Mine"
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))  # for Ray's
-    server, errors = ServerApp(), []
+    server = ServerApp()
+    errors: list[BaseException] = []
 
     @server.main()
     def serve(grid: Grid, context: Context) -> None:
@@ -99,8 +100,9 @@ def play(request: Mapping[str, Any]) -> None:
             with trial.under_way():
                 app(grid, context)
             trial.check_played()
-        except Exception as error:
-            errors.append(error)
+        except (Exception, SystemExit) as error:
+            if not isinstance(error, SystemExit) or error.code:
+                errors.append(error)
             raise
 
     by_value: Any = cloudpickle.register_pickle_by_value
