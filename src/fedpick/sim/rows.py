@@ -13,7 +13,7 @@ from fedpick.metrics import Numbers
 from fedpick.text import shown
 
 REGRESSION = " (targets of a regression go into x, see docs/own-data.md)"
-LEFT_OUT = 0.25  # of the samples or the clients, at which those that are not in the test set are told
+LEFT_OUT = 0.25  # of the samples, at which clients that are not in the test set are told
 CHECKED = 100_000  # rows at a time, for a table of all is a quarter of the data more
 
 
@@ -268,11 +268,10 @@ def held_out(client: Numbers, share: float, seed: int, name: str = "") -> Number
 
 
 def _warn_of_left_out(name: str, client: Numbers, out: Numbers, share: float) -> None:
-    """Warn where many clients, or such with many samples, have none in the test set, unless it is empty."""
+    """Warn where clients with a considerable part of the samples have none in the test set, unless it is empty."""
     counts = np.bincount(client)
     without = (counts > 0) & (np.bincount(client[out], minlength=len(counts)) == 0)
-    many = without.sum() >= LEFT_OUT * np.count_nonzero(counts) or counts[without].sum() >= LEFT_OUT * len(client)
-    if out.any() and many:
+    if out.any() and counts[without].sum() >= LEFT_OUT * len(client):
         which = (
             f"{without.sum():,} of {np.count_nonzero(counts):,} clients, with {counts[without].sum() / len(client):.0%}"
         )
