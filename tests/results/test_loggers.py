@@ -326,6 +326,7 @@ def test_what_is_missing_is_one_sentence_and_nothing_is_imported_before_it_is_ne
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a socket that MLflow leaves open
 def test_a_server_that_does_not_answer_is_told_in_seconds(monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "7")
     began = time.monotonic()
