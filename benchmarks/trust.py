@@ -17,17 +17,15 @@ docs/trust.md again, once they have every attack on each of their strategies wit
 import argparse
 import gzip
 import json
-import os
 import re
 import shlex
 import sys
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from functools import cache
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +34,7 @@ import numpy as np
 
 import fedpick
 from fedpick import Cooldown, Credits, Explore, RankClip, registry
+from fedpick.experiment import end_with_parent
 from fedpick.sim import Federation, Liars, Local, Logistic, RobustServer, Server, Synthetic, simulate
 from fedpick.sim.liars import Attack
 
@@ -267,18 +266,6 @@ def write_docs(parts: list[dict[str, Any]]) -> None:
     page.write_text(text)
 
 
-def follow() -> None:
-    """Have a process of the pool end when the one that has started it has ended, however that was."""
-
-    def wait() -> None:
-        parent = parent_process()
-        assert parent is not None
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=STRATEGIES, metavar="NAME")
@@ -317,7 +304,7 @@ def main() -> None:
     # A process that compiles some thousand programs runs out of memory maps: there are new ones now and then.
     size = 150 * arguments.workers
     for part in (wanted[first : first + size] for first in range(0, len(wanted), size)):
-        with ProcessPoolExecutor(arguments.workers, get_context("spawn"), follow) as pool:
+        with ProcessPoolExecutor(arguments.workers, get_context("spawn"), end_with_parent) as pool:
             playing = {pool.submit(play, *each, arguments.rounds, draws): each for each in part}
             for done in as_completed(playing):
                 name, defence, attack = playing[done]

@@ -28,6 +28,15 @@ def is_accuracy(metric: str) -> bool:
     return metric.endswith("accuracy")
 
 
+def is_part(metric: str) -> bool:
+    """Whether a metric is known to lie between 0 and 1.
+
+    >>> is_part("test_f1"), is_part("loss")
+    (True, False)
+    """
+    return metric in PARTS or is_accuracy(metric)
+
+
 def goal_of(metric: str, value: float) -> str:
     """A target in words.
 
@@ -44,8 +53,7 @@ def check_part(owner: str, parameter: str, metric: str, value: float) -> None:
 
     >>> check_part("Result", "value", "test_accuracy", 0.8)
     """
-    parts = metric in PARTS or (metric in METRICS and is_accuracy(metric))
-    if parts and np.isfinite(value) and not 0 <= value <= 1:
+    if metric in (*METRICS, *PARTS) and is_part(metric) and np.isfinite(value) and not 0 <= value <= 1:
         rule = f"{parameter} of {metric} must be a part, such as 0.8 for 80 %"
         raise ValueError(f"{owner}: {rule}, got {value:g}")
 

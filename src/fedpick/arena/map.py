@@ -5,7 +5,6 @@ import io
 import json
 import multiprocessing
 import os
-import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from fedpick.arena.design import DRAWS, VERSION, Cell
 from fedpick.arena.features import Features, gini, is_convex, label_distance
 from fedpick.arena.scores import log_final, log_speed_ups
 from fedpick.arena.slopes import slopes
+from fedpick.experiment import end_with_parent
 from fedpick.metrics import Numbers
 from fedpick.selectors import Auto, PowerOfChoice, Rand
 from fedpick.storage import device, versions, write_atomic
@@ -175,18 +175,10 @@ def _store_named(source: str, number: int, folder: str | Path) -> str | None:
 
 def _stay(places: Any) -> None:
     """Keep this process on one core, where the system can, and end it with the one that has started it."""
-    threading.Thread(target=_follow, daemon=True).start()
+    end_with_parent()
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[places.get() % len(cores)]})
-
-
-def _follow() -> None:
-    """End this process when the one that has started it has ended, however that was."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from fedpick import registry
-from fedpick.metrics import METRICS, PARTS, Numbers, is_accuracy, name_on_test_set
+from fedpick.metrics import METRICS, Numbers, is_part, name_on_test_set
 from fedpick.results import Interval, Result, Spread, median_interval
 from fedpick.validation import one_of, require
 
@@ -120,7 +120,7 @@ def check_target(metric: str, value: float | None, names: tuple[str, ...] = METR
     one_of("compare", "metric", metric, tuple(name for name in names if name != "skew"))  # none is the better one
     if value is not None:
         require("compare", "target", value, "a finite number", np.isfinite)
-        if (is_accuracy(metric) or metric in PARTS) and not 0 <= value <= 1:
+        if is_part(metric) and not 0 <= value <= 1:
             rule = "a part, such as 0.8 or 80% (of a loss, say --metric loss)"
             raise ValueError(f"compare: target of {metric} must be {rule}, got {value:g}")
 

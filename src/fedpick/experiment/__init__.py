@@ -5,7 +5,7 @@ from fedpick.experiment.experiment import Experiment, from_plain, read
 from fedpick.experiment.metrics import Metrics
 from fedpick.experiment.naming import differences, kind_of, names
 from fedpick.experiment.runner import load_results, missing, result_of, run, run_missing, run_share
-from fedpick.experiment.workers import run_in_processes, submit
+from fedpick.experiment.workers import end_with_parent, run_in_processes, submit
 
 __all__ = [
     "Batch",
@@ -13,6 +13,7 @@ __all__ = [
     "Metrics",
     "Run",
     "differences",
+    "end_with_parent",
     "from_plain",
     "kind_of",
     "load_results",

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -110,3 +111,15 @@ def _tasks(experiments: list[Experiment], store: RunStore, workers: int) -> list
         "path": [os.getcwd(), *filter(None, sys.path)],
     }
     return [{**common, "first": first} for first in range(workers)]
+
+
+def end_with_parent() -> None:
+    """Have this process of a pool end when the one that has started it has ended, however that was."""
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
